@@ -5,9 +5,11 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-from huggingface_hub.utils import close_session
+from huggingface_hub.utils import close_session, disable_progress_bars
 from peltier_adapters.conversion import reader, weights
+from peltier_adapters.hub import download
 from peltier_backbone.backbone import Backbone
+from peltier_store.sources import push
 
 from tests.support.hub_server import Hub, run_hub
 
@@ -19,9 +21,14 @@ def backbone(request: pytest.FixtureRequest) -> Backbone:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub on loopback, which huggingface_hub asks in place of the real one, without a token."""
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub on loopback, which huggingface_hub asks in place of the real one, without a token. Downloads and pushes run
+    in this process, which has no limits; its hub is in no environment."""
     monkeypatch.delenv("HF_TOKEN", raising=False)
+    disable_progress_bars()
+    monkeypatch.setattr(download, "run", lambda module, job, *_: download.fetch(job, lambda limits: None))
+    monkeypatch.setattr(push, "run", lambda module, job, *_: push.commit(job, lambda limits: None))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
     with run_hub() as running:
         template = huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE
         whole = template.replace(huggingface_hub.constants.ENDPOINT, running.endpoint)

@@ -51,7 +51,6 @@ class Hub:
     """What the stub knows, and what was asked of it: (method, path, token) of each request."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
-    collections: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     # What a hub that lies sends in place of a file, and lists as its size.
@@ -263,18 +262,6 @@ def _large(handler: _Handler, given: dict[str, str]) -> None:
     return handler.send(handler.hub.large[given["oid"]], etag=f'"{given["oid"]}"')
 
 
-def _collection(handler: _Handler, given: dict[str, str]) -> None:
-    items = handler.hub.collections.get(given["slug"])
-    if items is None:
-        return handler.fail(404, "EntryNotFound")
-    shown = [
-        {"_id": str(number), "id": name, "type": kind, "position": number} for number, (kind, name) in enumerate(items)
-    ]
-    described = {"slug": given["slug"], "title": given["slug"], "owner": {}, "theme": "orange", "private": False}
-    described |= {"lastUpdated": "2026-01-01T00:00:00.000Z", "position": 0, "upvotes": 0, "items": shown}
-    return handler.send_json(described)
-
-
 _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("POST", "/api/repos/create", _create),
     ("POST", "/api/validate-yaml", _validate),
@@ -287,5 +274,4 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", f"/api/models/{_REPO}(/revision/(?P<revision>[^/]+))?", _info),
     ("GET HEAD", f"/{_REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _resolve),
     ("GET HEAD", "/lfs/(?P<oid>[0-9a-z]+)", _large),
-    ("GET", "/api/collections/(?P<slug>[^/]+/[^/]+)", _collection),
 )

@@ -17,6 +17,8 @@ _MODULE = "[0-9]_*/config.json"
 INDEX = "model.safetensors.index.json"
 _INDICES, _SINGLES = (INDEX, "pytorch_model.bin.index.json"), ("model.safetensors", "pytorch_model.bin")
 _SUFFIXES = (".bin", ".safetensors")
+# The folder of a repository in the hub's cache begins so.
+_CACHE = "models--"
 # Of a file beside the weights; the largest published tokenizers have 40 MB.
 _MAX_BYTES = 256 * 1024**2
 
@@ -36,14 +38,16 @@ def check_files(directory: Path, checkpoint: Path) -> None:
     """Check the files of the `directory` that `find_snapshot` found, before one of them is read.
 
     Raises a `BackboneError` for a link out of `checkpoint`, for what is no regular file, and for a huge file beside the
-    weights. Links of a snapshot in a hub cache may lead to anything in the folder of its repository.
+    weights. Links of a hub cache may lead to anything in the folder of the repository and to the blobs that all
+    repositories of the cache share.
     """
     root = checkpoint.resolve()
-    if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
-        root = root.parent.parent
+    # In a cache, the folder of the repository, also of one of its snapshots.
+    root = next((one for one in (root, root.parent.parent) if one.name.startswith(_CACHE)), root)
+    shared = root.parent / "blobs" if root.name.startswith(_CACHE) else root
     for path in (directory, *directory.iterdir(), *directory.glob("[0-9]_*/*")):
         target = path.resolve()
-        if not target.is_relative_to(root):
+        if not target.is_relative_to(root) and not target.is_relative_to(shared):
             raise BackboneError(f"{path} is a link out of {root}; copy what it leads to")
         if not target.exists():
             raise BackboneError(f"{path} is a link to a file that is not there")

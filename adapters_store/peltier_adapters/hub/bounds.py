@@ -1,4 +1,4 @@
-"""Bounds of downloads from a place that is not trusted, which are checked before the first byte is asked for."""
+"""Bounds of downloads from a place that is not trusted: of bytes, before the first one is asked for, and of time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from peltier_adapters.errors import AdapterError
 
 _MIB = 1024 * 1024
+_BASE_SECONDS = 60
+_MIN_BYTES_PER_SECOND = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,8 @@ class DownloadBounds:
 
 
 BOUNDS = DownloadBounds()
+
+
+def seconds_for(num_bytes: int) -> int:
+    """How long the other side may take to send or receive so many bytes, at the least 256 KiB a second."""
+    return _BASE_SECONDS + num_bytes // _MIN_BYTES_PER_SECOND

@@ -21,13 +21,12 @@ from peltier_store.sources.source import check_source
 if TYPE_CHECKING:
     from peltier_backbone.backbone import Backbone
 
-    from peltier_store.sources.mirror import Pulled
+    from peltier_store.sources.pull import Pulled
 
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        help="hf://OWNER/NAME@REVISION, hf://collections/OWNER/SLUG, or s3://, gs:// or az://BUCKET/PREFIX with the "
-        "options of a store's URL."
+        help="hf://OWNER/NAME@REVISION, or s3://, gs:// or az://BUCKET/PREFIX with the options of a store's URL."
     ),
 ]
 UploadOption = Annotated[
@@ -37,19 +36,21 @@ UploadOption = Annotated[
 
 def pull(  # noqa: PLR0913 - each is a word of the command line
     source: SourceArgument,
-    output: Annotated[Path, typer.Option(help="The folder that mirrors the source.", file_okay=False)] = Path("."),
+    output: Annotated[
+        Path, typer.Option(help="The folder for NAME.safetensors of each artifact.", file_okay=False)
+    ] = Path("."),
     backbone: Annotated[str, typer.Option(help="What the artifacts are checked on, and imported for.")] = "minilm",
     upload: UploadOption = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Pull the artifacts of a repository, a collection or a bucket, if they have changed, and check each as an upload.
+    """Pull the artifacts of a repository or a bucket, check each as an upload, and replace files of their names.
 
     Adapters of PEFT and AdapterHub are imported.
     """
     check_source(source)
-    from peltier_store.sources.mirror import Mirror
+    from peltier_store.sources import pull as pulling
 
     @cache
     def load() -> "Backbone":
@@ -57,12 +58,11 @@ def pull(  # noqa: PLR0913 - each is a word of the command line
 
         return load_backbone(backbone)
 
-    mirror = Mirror(output, load)
-    pulled = [_told(one, json_output) for one in mirror.pull(source)]
+    pulled = [_told(one, json_output) for one in pulling.pull(source, output, load)]
     published = []
     if upload:
         with connect(url, api_key) as client:
-            published = [_publish(client, path) for path in mirror.files(source)]
+            published = [_publish(client, Path(one.path)) for one in pulled if one.path]
     _print_result(pulled, published, json_output)
     if any(one.state == "refused" for one in pulled):
         raise typer.Exit(1)
@@ -90,8 +90,7 @@ def push(  # noqa: PLR0913 - each is a word of the command line
 
 def _told(one: "Pulled", json_output: bool) -> "Pulled":
     if not json_output:
-        found = one.reason or ", ".join(one.files)
-        print(f"{one.state} {one.address}: {found}", flush=True)
+        print(f"{one.state} {one.address}: {one.reason or one.path}", flush=True)
     return one
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from peltier_adapters.hub.address import is_hub, parse_address
+from peltier_adapters.hub.address import is_hub, parse_repository
 
 from peltier_store.blobs.location import is_remote, local_path, locate
 
@@ -10,7 +10,7 @@ from peltier_store.blobs.location import is_remote, local_path, locate
 def check_source(source: str | Path) -> str | Path:
     """The source, a local one as a path; raises AdapterError for one that is neither a path nor a valid URL."""
     if is_hub(source):
-        parse_address(str(source))
+        parse_repository(str(source))
         return source
     if is_remote(source):
         locate(source)

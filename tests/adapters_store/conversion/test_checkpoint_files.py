@@ -99,11 +99,14 @@ def test_a_link_leads_to_no_file_outside(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_read_through_the_links_of_its_cache(cache: Path, tmp_path: Path) -> None:
-    """Not through links to the blobs of another repository, nor as a snapshot of a folder that is no cache."""
+    """Also those that repositories share, not through links to another repository, and from no folder but a cache."""
     _touch(cache, "blobs/1")
     _touch(tmp_path, "models--other/1")
     snapshot = cache / "snapshots" / REVISION
     (snapshot / "vocab.txt").symlink_to("../../blobs/1")
+    _touch(tmp_path, "blobs/0f/0f1e")
+    (cache / "blobs/2").symlink_to("../../blobs/0f/0f1e")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/2")
     for given in (cache, snapshot):
         check_files(snapshot, given)
     (snapshot / "merges.txt").symlink_to("../../../models--other/1")
@@ -112,7 +115,7 @@ def test_a_snapshot_is_read_through_the_links_of_its_cache(cache: Path, tmp_path
             check_files(snapshot, given)
     (snapshot / "merges.txt").unlink()
     renamed = cache.rename(tmp_path / "encoder") / "snapshots" / REVISION
-    with pytest.raises(BackboneError, match=r"vocab\.txt is a link out of"):
+    with pytest.raises(BackboneError, match=r"(model\.safetensors|vocab\.txt) is a link out of"):
         check_files(renamed, renamed)
 
 

@@ -39,6 +39,7 @@ def test_the_bounds_of_a_bucket_hold_before_a_download(s3_store: str, monkeypatc
     ("source", "sentence"),
     [
         ("hf://acme", "is not of the form hf://OWNER/NAME"),
+        ("hf://collections/acme/tasks", "is not of the form hf://OWNER/NAME"),
         ("s3://", "is not of the form s3://BUCKET/PREFIX"),
         ("gs://bucket/x?endpoint=ftp://x", "must be an http:// or https:// URL"),
         ("ftp://x/y", "is neither a directory nor one of s3://BUCKET/PREFIX"),
@@ -54,5 +55,16 @@ def test_sources_that_are_right_are_kept() -> None:
     """Local ones as paths."""
     assert check_source("file:///var/lib") == Path("/var/lib")
     assert check_source("examples") == Path("examples")
-    for source in ("gs://bucket/prefix", "hf://collections/acme/tasks"):
+    for source in ("gs://bucket/prefix", "hf://acme/sst2@v2"):
         assert check_source(source) == source
+
+
+def test_a_bucket_that_sends_slowly_is_given_up(s3_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time that all its reads have taken, however many files are left."""
+    for name in "ab":
+        locate(s3_store).store.put(f"{name}.safetensors", b"12345")
+    monkeypatch.setattr(artifact_files, "seconds_for", lambda num_bytes: 0)
+    first, second = find_artifacts(s3_store)
+    assert first.read() == b"12345"
+    with pytest.raises(AdapterError, match="has not sent its files within 0 seconds"):
+        second.read()

@@ -6,6 +6,7 @@ seconds, so the others run the commands in their own.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone
     pulled = process(hub, "pull", "hf://acme/demo@v1", "--output", mirror, "--backbone", bert.name, "--json")
     assert pulled.returncode == 0, pulled.stderr
     (unit,) = json.loads(pulled.stdout)["pulled"]
-    assert (unit["version"], unit["state"], unit["files"]) == (commit, "new", ["demo.safetensors"])
+    assert (unit["address"], unit["state"]) == (f"hf://acme/demo@{commit}/demo.safetensors", "new")
     assert (mirror / "demo.safetensors").read_bytes() == artifact.read_bytes()
     assert TOKEN not in pushed.stdout + pushed.stderr + pulled.stdout + pulled.stderr
 
@@ -107,24 +108,22 @@ def test_a_hub_without_xet_gets_the_artifact_by_http(
 def test_what_is_pulled_is_published(
     hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact, peltier: Peltier, listen: Listen
 ) -> None:
-    """A collection with `--upload`: what the server does not have becomes a version, and nothing becomes one twice."""
-    artifacts = {name: make_artifact(bert, name=name) for name in ("intents", "moods")}
-    for name, data in artifacts.items():
-        hub.add(f"acme/{name}", {f"{name}.safetensors": data})
-    hub.collections["acme/tasks"] = [("model", f"acme/{name}") for name in artifacts]
+    """With `--upload`: what the server does not have becomes a version, and nothing becomes one twice."""
+    artifacts = {f"{name}.safetensors": make_artifact(bert, name=name) for name in ("intents", "moods")}
+    hub.add("acme/tasks", artifacts)
     with listen() as server:
         flags = ("--output", tmp_path / "mirror", "--backbone", bert.name, "--upload", "--url", server.url, "--json")
 
         def published() -> list[str]:
-            status, output, error = peltier("pull", "hf://collections/acme/tasks", *flags)
+            status, output, error = peltier("pull", "hf://acme/tasks", *flags)
             assert status == 0, error
             found: list[str] = json.loads(output)["published"]
             return found
 
         assert published() == published() == ["intents@1", "moods@1"]
         artifact = httpx2.get(f"{server.url}/v1/adapters/intents/versions/1/artifact")
-        assert artifact.content == artifacts["intents"]
-        hub.add("acme/intents", {"intents.safetensors": make_artifact(bert, name="intents", seed=1)})
+        assert artifact.content == artifacts["intents.safetensors"]
+        hub.add("acme/tasks", {"intents.safetensors": make_artifact(bert, name="intents", seed=1)})
         assert published() == ["intents@2", "moods@1"]
 
 
@@ -134,7 +133,7 @@ def test_what_is_refused_sets_the_exit_status(hub: Hub, tmp_path: Path, bert: Ba
     folder = ("--output", tmp_path / "mirror")
     status, output, error = peltier("pull", "hf://acme/bad", *folder, "--backbone", bert.name)
     assert (status, error) == (1, "")
-    assert output.startswith("refused hf://acme/bad: the header claims")
+    assert re.match("refused hf://acme/bad@[0-9a-f]{40}/bad.safetensors: the header claims", output)
     status, _, error = peltier("pull", "hf://acme", *folder)
     assert status == 1
     assert error.startswith("error: the source 'hf://acme' is not of the form")

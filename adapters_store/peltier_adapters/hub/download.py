@@ -1,0 +1,98 @@
+"""Downloads of repositories of the hub by huggingface_hub, in a process with limits of bytes, memory and time.
+
+Tokens are huggingface_hub's (`hf auth login`, HF_TOKEN), and so are the address of the hub (HF_ENDPOINT) and the folder
+that keeps what was downloaded (HF_HOME).
+"""
+
+import glob
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.hf_api import RepoFile
+
+from peltier_adapters.hub.address import HubRepository
+from peltier_adapters.hub.bounds import BOUNDS, seconds_for
+from peltier_adapters.hub.errors import HubError, as_hub_errors
+from peltier_adapters.limited_process import Limits, answer, run
+
+_MODULE = "peltier_adapters.hub.download"
+# xet keeps chunks of its own, which no bound counts.
+_ENVIRONMENT = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+# Artifacts, and what the importers read, except pickles: `.bin` files are never downloaded.
+_READ = re.compile(
+    r"[^/]+\.safetensors|(adapter_config|head_config|config|modules)\.json"
+    r"|[0-9]_(Pooling|Dense|Normalize)/(config\.json|model\.safetensors)"
+)
+_MEMORY_BYTES = 2 * 1024**3
+# Of huggingface_hub's own files, such as its lists.
+_OTHER_BYTES = 16 * 1024**2
+
+
+@dataclass(frozen=True)
+class Download:
+    """Files of a repository at one commit, in `directory`. `address` is that of the commit."""
+
+    address: str
+    directory: Path
+    files: frozenset[str]
+
+
+def download(repository: HubRepository) -> Download:
+    """The files that Peltier reads, from the hub or from what was downloaded before.
+
+    Raises HubError if they are not those that the hub lists, have more bytes than `BOUNDS`, or do not come in time.
+    """
+    job = {"name": repository.name, "revision": repository.revision}
+    found = run(_MODULE, job, str(repository), {**os.environ, **_ENVIRONMENT})
+    return Download(found["address"], Path(found["directory"]), frozenset(found["files"]))
+
+
+def fetch(job: Mapping[str, Any], apply: Callable[[Limits], None] = Limits.apply) -> dict[str, Any]:
+    """The fields of a `Download`. `apply` limits the process, first for the list and then for the listed bytes."""
+    apply(Limits(seconds_for(0), _MEMORY_BYTES, _OTHER_BYTES))
+    asked = HubRepository(job["name"], job["revision"])
+    with as_hub_errors(f"{asked} cannot be read"):
+        commit = HfApi().model_info(asked.name, revision=asked.revision).sha or ""
+    if not _COMMIT.fullmatch(commit):
+        raise HubError(f"{asked}: the hub names the commit {commit!r}, which is not a git hash")
+    found = HubRepository(asked.name, commit)
+    sizes = _sizes(found)
+    apply(Limits(seconds_for(sum(sizes.values())), _MEMORY_BYTES, _OTHER_BYTES + max(sizes.values())))
+    with as_hub_errors(f"{found} cannot be downloaded"):
+        directory = snapshot_download(found.name, revision=commit, allow_patterns=[glob.escape(path) for path in sizes])
+        _verify(found, Path(directory))
+    return {"address": str(found), "directory": directory, "files": sorted(sizes)}
+
+
+def _sizes(repository: HubRepository) -> dict[str, int]:
+    """The sizes of the files that Peltier reads, which are in bounds."""
+    with as_hub_errors(f"the files of {repository} cannot be listed"):
+        tree = HfApi().list_repo_tree(repository.name, recursive=True, revision=repository.revision)
+        entries = list(islice(tree, BOUNDS.listed + 1))
+    BOUNDS.check_listed(len(entries), str(repository))
+    sizes = {one.path: one.size for one in entries if isinstance(one, RepoFile) and _READ.fullmatch(one.path)}
+    if not sizes:
+        raise HubError(f"{repository} has neither an artifact, NAME.safetensors of Peltier, nor an adapter_config.json")
+    BOUNDS.check(sizes, str(repository))
+    return sizes
+
+
+def _verify(repository: HubRepository, directory: Path) -> None:
+    """Compares the hashes of the files with those that the hub lists for the commit."""
+    wrong = HfApi().verify_repo_checksums(repository.name, revision=repository.revision).mismatches
+    for one in wrong:
+        # The next download asks for it again.
+        (directory / one["path"]).resolve().unlink()
+    if wrong:
+        raise HubError(f"{repository}: the file {wrong[0]['path']!r} has another content than the hub lists")
+
+
+if __name__ == "__main__":
+    answer(fetch)
