@@ -32,7 +32,7 @@ def json_length(request: Request) -> int | None:
     return int(value)
 
 
-def read_inputs(asked: InferRequest, names: Sequence[str], tail: bytes, max_inputs: int) -> list[Input]:
+def read_inputs(asked: InferRequest, names: Sequence[str], tail: memoryview, max_inputs: int) -> list[Input]:
     """One input per row of the tensors, which must have `names`, and at most `max_inputs` texts each. `tail` is what
     follows the JSON in the body."""
     tensors = {tensor.name: tensor for tensor in asked.inputs}
@@ -80,7 +80,7 @@ def read_parameters(given: TensorParameters, num_labels: int | None) -> Paramete
         raise InvalidInput(f"{shown}: {first['msg'].lower()}") from None
 
 
-def _split(tensors: Sequence[InputTensor], tail: bytes) -> Iterator[bytes | None]:
+def _split(tensors: Sequence[InputTensor], tail: memoryview) -> Iterator[memoryview | None]:
     """The bytes of each tensor; None if its data are in JSON."""
     start = 0
     for tensor in tensors:
@@ -109,7 +109,7 @@ def _check_form(tensor: InputTensor, max_inputs: int) -> None:
         raise InvalidInput(f"input {tensor.name} has {tensor.shape[0]} texts; at most {max_inputs} are allowed")
 
 
-def _read_texts(tensor: InputTensor, binary: bytes | None) -> list[str]:
+def _read_texts(tensor: InputTensor, binary: memoryview | None) -> list[str]:
     if (tensor.data is None) == (binary is None):
         raise InvalidInput(f"input {tensor.name}: must have either data or binary_data_size")
     elements = _flat(tensor.name, tensor.data or ()) if binary is None else _elements(tensor.name, binary)
@@ -132,7 +132,7 @@ def _flat(name: str, data: Sequence[Any]) -> Iterator[str]:
         yield _checked(name, number, text)
 
 
-def _elements(name: str, binary: bytes) -> Iterator[str]:
+def _elements(name: str, binary: memoryview) -> Iterator[str]:
     """The texts of a tensor in bytes: before each stands its length in four bytes, the lowest first."""
     start, number = 0, 0
     while start < len(binary):
@@ -141,7 +141,7 @@ def _elements(name: str, binary: bytes) -> Iterator[str]:
         if end > len(binary):
             raise InvalidInput(f"input {name}: element {number} is longer than the tensor's bytes")
         try:
-            yield binary[begin:end].decode()
+            yield str(binary[begin:end], "utf-8")
         except UnicodeDecodeError:
             raise InvalidInput(f"input {name}: element {number} is not UTF-8") from None
         start, number = end, number + 1

@@ -200,7 +200,8 @@ async def _read(body: InferRequest, names: Sequence[str], request: Request) -> l
     """The inputs of the tensors, those of a large body read in a thread."""
     preparation: Preparation = request.app.state.preparation
     whole, length = await request.body(), json_length(request)
-    read = partial(read_inputs, body, names, b"" if length is None else whole[length:], preparation.max_inputs)
+    tail = memoryview(whole)[len(whole) if length is None else length :]
+    read = partial(read_inputs, body, names, tail, preparation.max_inputs)
     if len(whole) <= SMALL_BODY_BYTES:
         return read()
     return await preparation.run(context_of(request.scope).tenant, len(whole) // BYTES_PER_COST, read)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fastapi import FastAPI
 from peltier_backbone.backbone import Backbone
+from peltier_server.protocols.oip import inputs
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.protocols.oip.grpc.messages import infer_call
@@ -123,6 +124,40 @@ def test_tensors_may_be_in_the_message(stub: service_pb2_grpc.GRPCInferenceServi
     answer, call = stub.ModelInfer.with_call(request, metadata=metadata)
     assert [one.name for one in answer.outputs] == ["label", "score", "scores"]
     assert dict(call.trailing_metadata())["x-request-id"] == "mine"
+
+
+@pytest.mark.parametrize("size", [1, 100_000], ids=["small", "large"])
+def test_bytes_that_are_no_message_are_one_sentence(port: int, size: int) -> None:
+    """Wherever they are read; the parser's own words name classes."""
+    whole = service_pb2.ModelInferRequest(raw_input_contents=[bytes(size)]).SerializeToString()
+    code, sentence = refusal(port, whole + b"\x0a\x05\xff")
+    assert (code, sentence) == ("INVALID_ARGUMENT", "the message is not the protobuf of a ModelInferRequest")
+
+
+def test_fields_are_counted_before_a_message_is_read(port: int) -> None:
+    """Seven bytes are an output, and hundred thousands of them stopped the server for six seconds."""
+    request = service_pb2.ModelInferRequest(model_name="film")
+    for _ in range(10_000):
+        request.outputs.add(name="label")
+    code, sentence = refusal(port, request.SerializeToString())
+    assert (code, sentence) == ("INVALID_ARGUMENT", "the message has more than 4096 fields")
+
+
+def test_a_tensor_of_too_many_texts_is_not_read(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shape says so: two megabytes of zeros are half a million empty texts."""
+    monkeypatch.setattr(inputs, "_elements", None)
+    request = service_pb2.ModelInferRequest(model_name="film", raw_input_contents=[bytes(1_000_000)])
+    request.inputs.add(name="text", datatype="BYTES", shape=[250_000])
+    code, sentence = refusal(port, request.SerializeToString())
+    assert (code, sentence) == ("INVALID_ARGUMENT", "input text has 250000 texts; at most 1024 are allowed")
+
+
+def refusal(port: int, data: bytes) -> tuple[str, str]:
+    """The code and the sentence of a call with these bytes as its message."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        ask = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        error = ask.future(data, metadata=metadata_of(KEY), timeout=60).exception()
+    return error.code().name, error.details()
 
 
 def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: Listening) -> None:

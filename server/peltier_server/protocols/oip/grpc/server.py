@@ -6,20 +6,24 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import grpc
 import grpc.aio
 from fastapi import FastAPI
-from peltier_client.errors import BadRequest, PeltierError, TooSlow
+from google.protobuf.message import DecodeError
+from peltier_client.errors import BadRequest, PeltierError, TooLarge, TooSlow
 
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.application import AppState
+from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
 from peltier_server.http.listener import MAX_GRPC_CONNECTIONS
 from peltier_server.protocols.oip.grpc import messages
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
+from peltier_server.protocols.oip.grpc.fields import has_more_fields
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.settings import Settings, SettingsError
 
@@ -37,6 +41,8 @@ _HANDSHAKE_SECONDS = 5.0
 _MAX_CALLS = 128
 # Fields and lengths that a message has beside its texts or its answer.
 _MESSAGE_BYTES = 1024 * 1024
+# The most fields of a message: for each input three texts, and for all of them the names and parameters of tensors.
+_FIELDS_PER_INPUT, _MIN_FIELDS = 3, 1024
 # The headers that a caller may set by metadata. The others belong to HTTP.
 _HEADERS = frozenset({"authorization", "x-request-id", "x-session-id", "traceparent", "tracestate"})
 _SHOWN = ("x-", "retry-after", "ratelimit-")
@@ -146,7 +152,6 @@ class GrpcServer:
         # A handler of a unary call would begin when the message is there.
         return grpc.stream_stream_rpc_method_handler(
             handle,
-            request_deserializer=method.kind.FromString,
             response_serializer=lambda message: message.SerializeToString(),
         )
 
@@ -160,7 +165,12 @@ class GrpcServer:
                 return
             tenant = (await state.authenticator.caller(headers)).tenant
             with self._calls.hold(tenant, 1):
-                call = method.make(await self._receive(context), context.time_remaining())
+                data = await self._receive(context)
+                read = partial(_read, method, data, context.time_remaining(), state.preparation.max_inputs)
+                if len(data) <= SMALL_BODY_BYTES:
+                    call = read()
+                else:
+                    call = await state.preparation.run(tenant, len(data) // BYTES_PER_COST, read)
                 answer = await self._ask(method, call, headers, context)
                 with state.preparation.answer_bytes.hold(tenant, answer.ByteSize()):
                     await context.write(answer)
@@ -169,11 +179,11 @@ class GrpcServer:
             wait = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
             await context.abort(_code(OIP_ERRORS.status(error)), OIP_ERRORS.body(error).error, wait)
 
-    async def _receive(self, context: Any) -> Any:
-        """The message of the call. Raises `TooSlow`, or `BadRequest` for a call without one."""
+    async def _receive(self, context: Any) -> bytes:
+        """The message of the call, unread. Raises `TooSlow`, or `BadRequest` for a call without one."""
         try:
             async with asyncio.timeout(self._stall_seconds):
-                message = await context.read()
+                message: bytes = await context.read()
         except TimeoutError:
             raise TooSlow(f"the message did not arrive within {self._stall_seconds:g} s") from None
         if message is grpc.aio.EOF:
@@ -189,6 +199,19 @@ class GrpcServer:
         if answer.status >= HTTPStatus.BAD_REQUEST and answer.status not in method.accepted:
             await context.abort(_code(answer.status), messages.read_error(answer), shown)
         return method.read(answer)
+
+
+def _read(method: _Method, data: bytes, seconds_left: float | None, max_inputs: int) -> AppCall:
+    """The request of a message. Raises `TooLarge` for more fields than any request needs, and `BadRequest` for bytes
+    that are no message of this method."""
+    limit = _MIN_FIELDS + _FIELDS_PER_INPUT * max_inputs
+    if has_more_fields(data, method.kind.DESCRIPTOR, limit):
+        raise TooLarge(f"the message has more than {limit} fields")
+    try:
+        message = method.kind.FromString(data)
+    except DecodeError:
+        raise BadRequest(f"the message is not the protobuf of a {method.kind.DESCRIPTOR.name}") from None
+    return method.make(message, seconds_left)
 
 
 def _plain(make: Callable[[Any], AppCall]) -> Callable[[Any, float | None], AppCall]:
