@@ -188,7 +188,8 @@ class BackupReader:
     def __init__(self, name: str, tar: tarfile.TarFile) -> None:
         self._name = name
         self._tar = tar
-        self._members = {member.name: member for member in tar.getmembers() if member.isfile()}
+        # A sparse member may have any size, whatever the size of the file.
+        self._members = {one.name: one for one in tar.getmembers() if one.isfile() and not one.issparse()}
         self.digests = {
             member.removeprefix(BLOBS).replace("/", ":") for member in self._members if member.startswith(BLOBS)
         }

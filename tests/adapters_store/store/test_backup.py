@@ -350,6 +350,22 @@ def rewritten(backup: Path, change: Callable[[Members], None]) -> Path:
     return copy
 
 
+def test_a_small_file_has_no_large_member(backup: Path) -> None:
+    """A sparse member may be as large as it says; no backup has one."""
+    name, sparse = "registry.jsonl", backup.with_name("sparse.tar")
+    shutil.copy(backup, sparse)
+    with tarfile.open(sparse, "a", format=tarfile.PAX_FORMAT) as tar:
+        member, whole_map = tarfile.TarInfo(name), b"0\n".ljust(512, b"\0")
+        keys = {"major": "1", "minor": "0", "name": name, "realsize": str(2**50)}
+        member.pax_headers, member.size = {f"GNU.sparse.{key}": value for key, value in keys.items()}, len(whole_map)
+        tar.addfile(member, io.BytesIO(whole_map))
+    with tarfile.open(sparse) as tar:
+        assert tar.getmembers()[-1].size == 2**50
+    # The whole member before it is read.
+    with read_backup(sparse):
+        pass
+
+
 def summarise(members: Members, **changes: Any) -> None:
     members["backup.json"] = json.dumps(json.loads(members["backup.json"]) | changes).encode()
 
