@@ -67,9 +67,11 @@ CAUSES = (
     Cause(
         "registry",
         ("adapters_store/peltier_store/*", "benchmarks/common/postgres_server.py", "tests/adapters_store/store/*",
-         "tests/server/catalog/test_sync.py", "tests/server/routes/test_administration.py"),
+         f"{_SERVER}/catalog/s*.py", "tests/crash/test_crash_points.py", "tests/server/catalog/test_sync.py",
+         "tests/server/routes/test_administration.py"),
         also=(
             "tests/adapters_store/store",
+            "tests/crash/test_crash_points.py",
             "tests/server/catalog/test_sync.py",
             "tests/server/routes/test_administration.py",
         ),
