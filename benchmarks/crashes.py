@@ -27,8 +27,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx2
-from common.adapters import make_bytes
-from common.harness import add_json, create_parser, print_milliseconds, write_json
+from common.adapters import make_bytes, make_task
+from common.harness import create_parser, print_milliseconds
 from common.postgres_server import PostgresServer, run_postgres
 from common.serving import PELTIER, started
 from common.tenants import ENVIRONMENT, OPERATOR
@@ -38,19 +38,19 @@ from peltier_store.registry.database import database_url
 
 NUM_REPLICAS, NUM_TASKS, NUM_VERSIONS = 3, 12, 3
 RESTORE_EVERY = 5
-MAX_WORKING_SECONDS, MAX_QUIET_SECONDS, PAUSE_SECONDS = 1.0, 1.2, 0.05
+MAX_WORKING_SECONDS, MAX_QUIET_SECONDS, PAUSE_SECONDS = 1.0, 2.0, 0.05
 REVOKED_SECONDS, RECOVERY_SECONDS = 2.0, 10.0
 WAL_WRITER_DELAYS = ("200ms", "10s")
 TASKS = [f"task-{number:02}" for number in range(NUM_TASKS)]
 FAULTS = ("stuck", "divergent", "accepted", "silent", "lost")
 
 
+@dataclass
 class Keys:
     """Every key that was created, by its prefix, and the prefixes whose revocation was acknowledged."""
 
-    def __init__(self) -> None:
-        self.secrets: dict[str, str] = {}
-        self.revoked: set[str] = set()
+    secrets: dict[str, str] = field(default_factory=dict)
+    revoked: set[str] = field(default_factory=set)
 
     def create(self, client: httpx2.Client) -> None:
         """Creates a valid key."""
@@ -75,19 +75,16 @@ class CrashFleet:
     def __init__(self, flags: Sequence[str], artifacts: Sequence[bytes], draw: random.Random) -> None:
         self.keys, self.clients = Keys(), list[httpx2.Client]()
         self._flags, self._artifacts, self._draw = flags, artifacts, draw
-        self._running = ExitStack()
+        self.running = ExitStack()
 
     def start(self) -> None:
         """Starts the replicas, after the end of earlier ones."""
-        self.close()
+        self.running.close()
         command, headers = [*PELTIER, "serve", "--threads", "1", *self._flags], {"authorization": f"Bearer {OPERATOR}"}
         environment = {**ENVIRONMENT, "PELTIER_SECRET": 64 * "5"}
-        servers = [self._running.enter_context(started(command, environment)) for _ in range(NUM_REPLICAS)]
-        self.clients = [httpx2.Client(base_url=server.url, headers=headers, timeout=30) for server in servers]
-
-    def close(self) -> None:
-        """Ends the replicas."""
-        self._running.close()
+        servers = [self.running.enter_context(started(command, environment)) for _ in range(NUM_REPLICAS)]
+        clients = (httpx2.Client(base_url=server.url, headers=headers, timeout=30) for server in servers)
+        self.clients = [self.running.enter_context(client) for client in clients]
 
     def publish(self) -> None:
         """Publishes all versions of all tasks."""
@@ -100,10 +97,9 @@ class CrashFleet:
     def working(self) -> Iterator[Callable[[], None]]:
         """All replicas get changes until the yielded function is called, and predictions until the block ends."""
         quiet, end = threading.Event(), threading.Event()
-        with ThreadPoolExecutor() as pool:
-            draws = [random.Random(self._draw.random()) for _ in self.clients]
-            work = list(pool.map(lambda *given: pool.submit(self._change, quiet, *given), self.clients, draws))
-            work += [pool.submit(predict_until, end, client) for client in self.clients]
+        with ThreadPoolExecutor(2 * NUM_REPLICAS) as pool:
+            work = [pool.submit(self._predict, end, client) for client in self.clients]
+            work += [pool.submit(self._change, quiet, one, random.Random(self._draw.random())) for one in self.clients]
             try:
                 yield quiet.set
             finally:
@@ -124,6 +120,11 @@ class CrashFleet:
             else:
                 upload(client, task, draw.choice(self._artifacts))
 
+    @staticmethod
+    def _predict(end: threading.Event, client: httpx2.Client) -> None:
+        while not end.wait(PAUSE_SECONDS):
+            versions(client)
+
 
 def point(client: httpx2.Client, task: str, version: int) -> httpx2.Response:
     """Moves the alias that answers the bare name of a task."""
@@ -139,11 +140,6 @@ def versions(client: httpx2.Client) -> dict[str, int]:
     answer = client.post("/v1/predict", json={"tasks": TASKS, "input": "a good film"})
     found = answer.json()["results"] if answer.is_success else []
     return {one["adapter"]["name"]: one["adapter"]["version"] for one in found if "adapter" in one}
-
-
-def predict_until(end: threading.Event, client: httpx2.Client) -> None:
-    while not end.wait(PAUSE_SECONDS):
-        versions(client)
 
 
 def is_ready(client: httpx2.Client) -> bool:
@@ -227,7 +223,8 @@ def crash(fleet: CrashFleet, postgres: PostgresServer, url: str, draw: random.Ra
     with fleet.working() as be_quiet:
         time.sleep(draw.uniform(0, MAX_WORKING_SECONDS))
         be_quiet()
-        time.sleep(draw.choice([0, draw.uniform(0, MAX_QUIET_SECONDS)]))
+        # The last writes are then the reports.
+        time.sleep(draw.uniform(0, MAX_QUIET_SECONDS))
         postgres.stop()
     if restored:
         postgres.restore("older")
@@ -245,26 +242,30 @@ def crash(fleet: CrashFleet, postgres: PostgresServer, url: str, draw: random.Ra
     return aftermath
 
 
-def main() -> None:
-    parser = create_parser(__doc__, crashes=200, seed=0, backbone="minilm")
-    add_json(parser, "the seconds of each crash")
-    asked = parser.parse_args()
-    draw, backbone, begun = random.Random(asked.seed), load_backbone(asked.backbone), time.monotonic()
-    artifacts = [make_bytes(backbone, "bitfit", number) for number in range(NUM_VERSIONS)]
+def measure(backbone: str, num_crashes: int, seed: int) -> list[Aftermath]:
+    """What each of these crashes has left behind at replicas with this backbone."""
+    draw, loaded = random.Random(seed), load_backbone(backbone)
+    task = make_task(loaded, max_length=64)
+    artifacts = [make_bytes(loaded, "bitfit", number, task=task) for number in range(NUM_VERSIONS)]
     with tempfile.TemporaryDirectory() as directory, run_postgres() as postgres, ExitStack() as stack:
         url = postgres.url(postgres.create_database())
-        places = ["--backbone", asked.backbone, "--registry", url, "--store", f"{directory}/store"]
+        places = ["--backbone", backbone, "--registry", url, "--store", f"{directory}/store"]
         others = ["--recorded-answers-per-second", "100", "--lame-duck-seconds", "0", "--log-level", "critical"]
         fleet = CrashFleet([*places, *others], artifacts, draw)
-        stack.callback(fleet.close)
+        stack.callback(fleet.running.close)
         fleet.start()
         fleet.publish()
-        found = [crash(fleet, postgres, url, draw, number) for number in range(asked.crashes)]
+        return [crash(fleet, postgres, url, draw, number) for number in range(num_crashes)]
+
+
+def main() -> None:
+    parser = create_parser(__doc__, crashes=200, seed=0, backbone="minilm")
+    asked, begun = parser.parse_args(), time.monotonic()
+    found = measure(asked.backbone, asked.crashes, asked.seed)
     counts = Counter(fault for one in found for fault, numbers in one.faults.items() if numbers)
     print(f"{len(found)} crashes, one of {RESTORE_EVERY} with older data, in {time.monotonic() - begun:.0f} s:")
     print(", ".join(f"{counts[fault]} {fault}" for fault in FAULTS))
     print_milliseconds("until a replica is as the registry", [second for one in found for second in one.seconds])
-    write_json(asked, [one.seconds for one in found])
 
 
 if __name__ == "__main__":
