@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import get_session, snapshot_download
 from safetensors import SafetensorError, safe_open
 
 from peltier_backbone.checkpoint.sentence_files import MODULES_FILE, POOLING_FILE, PROMPTS_FILE
@@ -14,6 +14,10 @@ from peltier_backbone.errors import BackboneError
 
 if TYPE_CHECKING:
     import torch
+    from httpx2 import Request
+
+# Without a byte from the hub.
+_SILENT_SECONDS = 10.0
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
 CHECKPOINT_PATTERNS += [
@@ -42,6 +46,7 @@ def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
         return _minilm()
     if path.is_absolute() or name.startswith(".") or name.count("/") > 1:
         raise BackboneError(f"backbone {name!r} is not a directory")
+    _end_silence()
     try:
         return Path(snapshot_download(name, allow_patterns=_CONFIG_PATTERNS if config_only else CHECKPOINT_PATTERNS))
     except Exception as error:  # the hub client raises errors of several libraries
@@ -49,6 +54,18 @@ def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
         raise BackboneError(
             f"backbone {name!r} is neither a directory, nor 'minilm', nor a model of the hub: {reason}"
         ) from error
+
+
+def _end_silence() -> None:
+    """Gives the requests of huggingface_hub a time-out, which most of them have not."""
+    hooks = get_session().event_hooks
+    if _limit_silence not in hooks["request"]:
+        get_session().event_hooks = {**hooks, "request": [*hooks["request"], _limit_silence]}
+
+
+def _limit_silence(request: "Request") -> None:
+    given = request.extensions["timeout"]
+    request.extensions["timeout"] = {name: seconds or _SILENT_SECONDS for name, seconds in given.items()}
 
 
 def _minilm() -> Path:

@@ -1,10 +1,13 @@
 """Finding and reading checkpoint files."""
 
 import json
+import socket
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub.utils import close_session
 from peltier_backbone.checkpoint import checkpoint
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.errors import BackboneError
@@ -41,6 +44,18 @@ def test_an_unknown_name_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checkpoint, "snapshot_download", refuse)
     with pytest.raises(BackboneError, match=r"^backbone 'no-such-model' is neither .* 404 Client Error$"):
         find_checkpoint("no-such-model")
+
+
+def test_a_hub_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """huggingface_hub itself would wait for ever for the commit of the name."""
+    monkeypatch.setattr(checkpoint, "_SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
+        with pytest.raises(BackboneError, match=r"^backbone 'acme/x' is neither .*[Tt]imed? ?out"):
+            find_checkpoint("acme/x")
+    close_session()
 
 
 def test_shards_are_joined(tmp_path: Path):
