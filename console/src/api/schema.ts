@@ -183,7 +183,8 @@ export interface paths {
         put?: never;
         /**
          * Create Job
-         * @description Train an adapter on a file of chats or of rows. The adapter becomes the next version of the task `suffix`.
+         * @description Train an adapter on a file of chats or of rows. The adapter becomes the next version of the task `suffix`. A
+         *     repeated request with the same `Idempotency-Key` gets the job of the first one.
          */
         post: operations["create_job"];
         delete?: never;
@@ -328,7 +329,7 @@ export interface paths {
         /**
          * Create Batch
          * @description Answer the requests in a file, after live requests. The answers are in `output_file_id` at the end, the errors in
-         *     `error_file_id`.
+         *     `error_file_id`. A repeated request with the same `Idempotency-Key` gets the batch of the first one.
          */
         post: operations["create_batch"];
         delete?: never;
@@ -1293,14 +1294,14 @@ export interface paths {
         };
         /**
          * List Trainings
-         * @description The caller's trainings, newest first, a page at a time.
+         * @description The caller's trainings, newest first, a page at a time, without their requests.
          */
         get: operations["list_trainings"];
         put?: never;
         /**
          * Create Training
          * @description Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
-         *     version.
+         *     version. A repeated request with the same `Idempotency-Key` gets the training of the first one.
          */
         post: operations["create_training"];
         delete?: never;
@@ -4965,17 +4966,20 @@ export interface components {
         };
         /**
          * Training
-         * @description A training and its state.
-         *
-         *     `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `request` is
-         *     what was sent without the examples. `preflight` reports on the rows before the first step. `wish` is what was asked
-         *     for and is not done yet. `seconds_left` is an estimate while it runs, and null without one.
+         * @description A training and its state. `request` is what was sent without the examples, and `preflight` reports on the rows
+         *     before the first step.
          */
         Training: {
             /** Id */
             id: string;
             /** Task */
             task: string;
+            /** Task Type */
+            task_type?: string | null;
+            /** Preset */
+            preset?: string | null;
+            /** Recipe */
+            recipe?: string | null;
             /**
              * Status
              * @enum {string}
@@ -4988,10 +4992,6 @@ export interface components {
             /** Adapter */
             adapter?: string | null;
             progress?: components["schemas"]["TrainingProgress"] | null;
-            /** Preflight */
-            preflight?: {
-                [key: string]: unknown;
-            } | null;
             /** Metrics */
             metrics?: {
                 [key: string]: number | null;
@@ -5004,10 +5004,6 @@ export interface components {
              * @default 0
              */
             attempts: number;
-            /** Request */
-            request?: {
-                [key: string]: unknown;
-            };
             /** File Id */
             file_id?: string | null;
             /** Validation File Id */
@@ -5026,6 +5022,14 @@ export interface components {
             started_at?: string | null;
             /** Finished At */
             finished_at?: string | null;
+            /** Preflight */
+            preflight?: {
+                [key: string]: unknown;
+            } | null;
+            /** Request */
+            request?: {
+                [key: string]: unknown;
+            };
         };
         /**
          * TrainingBudget
@@ -5051,7 +5055,7 @@ export interface components {
          */
         TrainingList: {
             /** Trainings */
-            trainings: components["schemas"]["Training"][];
+            trainings: components["schemas"]["TrainingSummary"][];
             /** Next Cursor */
             next_cursor?: string | null;
         };
@@ -5194,6 +5198,68 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             } | null;
+        };
+        /**
+         * TrainingSummary
+         * @description A training in a list: about a kilobyte, however many labels its task has. `Training` has its request too.
+         *
+         *     `reason` says why it failed or what stopped it. `adapter` is the published version, such as `sst2@3`. `wish` is what
+         *     was asked for and is not done yet. `seconds_left` is an estimate while it runs, and null without one. `task_type`,
+         *     `preset` and `recipe` are those of the request.
+         */
+        TrainingSummary: {
+            /** Id */
+            id: string;
+            /** Task */
+            task: string;
+            /** Task Type */
+            task_type?: string | null;
+            /** Preset */
+            preset?: string | null;
+            /** Recipe */
+            recipe?: string | null;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "queued" | "running" | "paused" | "evaluating" | "publishing" | "succeeded" | "failed" | "cancelled";
+            /** Wish */
+            wish?: ("pause" | "cancel") | null;
+            /** Reason */
+            reason?: string | null;
+            /** Adapter */
+            adapter?: string | null;
+            progress?: components["schemas"]["TrainingProgress"] | null;
+            /** Metrics */
+            metrics?: {
+                [key: string]: number | null;
+            } | null;
+            cost: components["schemas"]["TrainingCost"];
+            /** Seconds Left */
+            seconds_left?: number | null;
+            /**
+             * Attempts
+             * @default 0
+             */
+            attempts: number;
+            /** File Id */
+            file_id?: string | null;
+            /** Validation File Id */
+            validation_file_id?: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Created By
+             * @default
+             */
+            created_by: string;
+            /** Started At */
+            started_at?: string | null;
+            /** Finished At */
+            finished_at?: string | null;
         };
         /**
          * UnjudgedRow
@@ -6456,7 +6522,10 @@ export interface operations {
     create_job: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word that the caller makes up for a request, and sends again when it repeats the request: then the answer has what the first one created. */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7337,7 +7406,10 @@ export interface operations {
     create_batch: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word that the caller makes up for a request, and sends again when it repeats the request: then the answer has what the first one created. */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13345,7 +13417,10 @@ export interface operations {
     create_training: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A word that the caller makes up for a request, and sends again when it repeats the request: then the answer has what the first one created. */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };

@@ -4,6 +4,8 @@ import { follow, streamOf } from "./events";
 import { answer, api, type Schema } from "./server";
 
 export type Training = Schema<"Training">;
+/** A training in a list, without its request. */
+export type TrainingSummary = Schema<"TrainingSummary">;
 export type TrainingStatus = Training["status"];
 export type TrainingRequest = Omit<Schema<"TrainingRequest">, "keep_examples" | "owns_files" | "format">;
 type FileRequest = TrainingRequest & Pick<Schema<"TrainingRequest">, "owns_files">;
@@ -24,7 +26,7 @@ const LIST_MS = 5_000;
 const ENDED: readonly TrainingStatus[] = ["succeeded", "failed", "cancelled"];
 
 /** Whether nothing more happens to it by itself. */
-export function hasEnded({ status }: Training): boolean {
+export function hasEnded({ status }: TrainingSummary): boolean {
   return ENDED.includes(status);
 }
 

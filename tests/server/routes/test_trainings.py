@@ -351,11 +351,18 @@ async def test_a_key_that_is_none_is_refused(caller: Running, word: str) -> None
 async def test_lists_have_no_requests(house: House) -> None:
     """A page costs the same with a thousand labels; a list of jobs is cut where it would read too many of them."""
     labels = [f"{number:04}" + "\u00e9" * 240 for number in range(1000)]
-    made = [await create(house, labels=labels, examples=[{"text": "x", "label": labels[0]}]) for _ in range(3)]
+    rows = [{"text": "x", "label": labels[0]}]
+    made = [await create(house, labels=labels, examples=rows, preset="bitfit") for _ in range(3)]
     page = await house.a.get("/v1/trainings")
     assert [one["id"] for one in page.json()["trainings"]] == [one["id"] for one in reversed(made)]
     assert made[0].keys() - page.json()["trainings"][0].keys() == {"request", "preflight"}
-    assert len(page.content) < 3000
+    first = page.json()["trainings"][0]
+    assert (first["preset"], first["recipe"], first["task_type"], len(page.content) < 3000) == (
+        "bitfit",
+        None,
+        None,
+        True,
+    )
     jobs = (await house.a.get("/v1/fine_tuning/jobs")).json()
     assert ([one["id"] for one in jobs["data"]], jobs["has_more"]) == ([made[2]["id"]], True)
     assert (await get(house, made[0]))["request"]["labels"] == labels

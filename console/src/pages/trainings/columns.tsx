@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import type { Training } from "@/api/trainings";
+import type { TrainingSummary } from "@/api/trainings";
 import { ShareBar } from "@/widgets/bar/ShareBar";
 import { percent } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
@@ -10,7 +10,7 @@ import { StatusBadge } from "@/widgets/training/StatusBadge";
 import styles from "./Trainings.module.css";
 
 /** The columns of the list. It keeps the server's order, newest first. */
-export const COLUMNS: readonly Column<Training>[] = [
+export const COLUMNS: readonly Column<TrainingSummary>[] = [
   {
     id: "task",
     header: "Task",
@@ -37,13 +37,13 @@ export const COLUMNS: readonly Column<Training>[] = [
     id: "type",
     header: "Type",
     width: 140,
-    cell: ({ request }) => String(request?.task_type ?? "classification"),
+    cell: ({ task_type }) => task_type ?? "classification",
   },
   {
     id: "preset",
     header: "Preset",
     width: 130,
-    cell: ({ request }) => String(request?.preset ?? request?.recipe ?? "default"),
+    cell: ({ preset, recipe }) => preset ?? recipe ?? "default",
   },
   {
     id: "version",
@@ -59,7 +59,7 @@ export const COLUMNS: readonly Column<Training>[] = [
   },
 ];
 
-function Progress({ training }: { training: Training }) {
+function Progress({ training }: { training: TrainingSummary }) {
   const share = shareOf(training);
   const steps = stepsOf(training);
   return (
@@ -70,7 +70,7 @@ function Progress({ training }: { training: Training }) {
   );
 }
 
-function toneOf({ status }: Training): "accent" | "muted" | "bad" {
+function toneOf({ status }: TrainingSummary): "accent" | "muted" | "bad" {
   if (status === "failed") return "bad";
   return status === "cancelled" || status === "paused" ? "muted" : "accent";
 }

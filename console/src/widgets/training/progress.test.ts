@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { Training } from "@/api/trainings";
+import type { TrainingSummary } from "@/api/trainings";
 import { bestText, shareOf, span, stepsOf } from "./progress";
 
-const training = (given: Partial<Training>): Training => ({
+const training = (given: Partial<TrainingSummary>): TrainingSummary => ({
   id: "trn_1",
   task: "intent",
   status: "running",
