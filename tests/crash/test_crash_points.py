@@ -88,12 +88,19 @@ class World:
             await run(access, interrupted if when == "before its commit" else work)
             await other.poll()
             self.database.crash()
+            assert await read_image(self._reader) == other.image(), "the crash took back what a replica has read"
             raise OSError("the answer is lost")
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engines, "run", crashing)
             self.write(writer, name)
         return reached
+
+    def crash(self) -> None:
+        """The database crashes, which takes back nothing that could be read."""
+        before = self._truth()
+        self.database.crash()
+        assert self._truth() == before
 
     def settle(self) -> None:
         """Two polls are enough for every replica to know everything and to make changes again."""
@@ -154,7 +161,7 @@ class CrashMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """A crash between changes."""
-        self.world.database.crash()
+        self.world.crash()
 
     @rule()
     def save(self) -> None:
