@@ -13,8 +13,8 @@ of the queue that they change, by SKIP LOCKED, and writers that change such a ro
 """
 
 import asyncio
-import time
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -234,14 +234,14 @@ class Transactions:
     async def follow(self, since: Position | None, work: Callable[[Connection, Position], T]) -> T:
         """Runs `work` on one state of the database with its position; what it reads is what this process knows.
 
-        Raises RegistryRewound if the database lacks the change `since`, or if so many followed that it is not known.
-        Without `since` raises RegistryGone while a dump is being loaded.
+        Raises RegistryRewound if the database lacks the change that was read last, which is `since` or a later one, or
+        if so many followed that it is not known. Without `since` raises RegistryGone while a dump is being loaded.
         """
 
         def read(connection: Connection) -> tuple[Position, T]:
-            position = self._locate(connection, since)
             if since is None:
                 refuse_unfinished_restore(connection)
+            position = self._locate(connection, since and (self._seen or since))
             return position, work(connection, position)
 
         position, result = await self.read(read)
