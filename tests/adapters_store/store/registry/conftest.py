@@ -18,7 +18,8 @@ from tests.adapters_store.store.conftest import MakeRegistry, opened
 TENANTS = ("acme", "zenith")
 # PostgreSQL takes 1 ms for these, and 100 ms to truncate the tables.
 _AS_NEW = """
-    DELETE FROM answers; DELETE FROM reporters; DELETE FROM idempotency_keys; DELETE FROM rollouts; DELETE FROM batch_parts; DELETE FROM batches;
+    DELETE FROM answers; DELETE FROM reporters; DELETE FROM rollouts; DELETE FROM batch_parts; DELETE FROM batches;
+    DELETE FROM idempotency_keys;
     DELETE FROM training_events; DELETE FROM trainings; DELETE FROM training_time; DELETE FROM files;
     DELETE FROM aliases; DELETE FROM versions; DELETE FROM adapters; DELETE FROM keys;
     DELETE FROM reservations; DELETE FROM collections;
