@@ -11,7 +11,7 @@ import pytest_asyncio
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published, sync
-from peltier_store.registry import RegistryError
+from peltier_store.registry import Position, RegistryError
 
 from benchmarks.common.fault_proxy import FaultProxy
 from benchmarks.common.postgres_server import PostgresServer
@@ -175,7 +175,7 @@ async def test_a_registry_that_fails_is_followed_again_once_it_answers(
     await one.upload(make_artifact(bert, "bitfit", name="a"))
     await soon(two, "a", version=1)
 
-    async def fail(since: int = 0) -> None:
+    async def fail(since: Position | None) -> None:
         raise RegistryError("the registry 'x' failed: no route to it")
 
     with monkeypatch.context() as broken:
@@ -196,9 +196,9 @@ async def test_a_read_that_hangs_is_given_up(
 ) -> None:
     """As on a connection that has silently died; the next attempt succeeds, and writers do not wait for longer."""
     registry, following = running.service.store.registry, running.service.store.sync
-    read, hung = registry.snapshot, []
+    read, hung = registry.snapshot, list[Position | None]()
 
-    async def hang_once(since: int = 0) -> object:
+    async def hang_once(since: Position | None) -> object:
         if not hung:
             hung.append(since)
             await asyncio.sleep(60)
@@ -218,7 +218,7 @@ async def test_a_write_stands_even_if_it_cannot_be_read_back(
 ) -> None:
     """The caller is told of it, and it is served as soon as the registry answers again."""
 
-    async def fail(since: int = 0) -> None:
+    async def fail(since: Position | None) -> None:
         raise RegistryError("the registry 'x' failed: no route to it")
 
     with monkeypatch.context() as broken:

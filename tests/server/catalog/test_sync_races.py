@@ -198,6 +198,20 @@ async def test_a_restored_registry_replaces_what_is_in_memory(
     await restored.publish("next", b"next")
 
 
+async def test_what_was_read_in_part_is_replaced_too(replica: Replica, tmp_path: Path) -> None:
+    """Of a change that the registry lost, a read that broke off may have brought the keys and not the adapters."""
+    with closing(sqlite3.connect(tmp_path / "registry.db")) as database:
+        copy = database.serialize()
+    await replica.publish("lost", b"lost")
+    replica.keys.then = cancelled
+    await asyncio.gather(asyncio.create_task(replica.sync.catch_up()), return_exceptions=True)
+    replica.keys.then = lambda: None
+    put_in_place(tmp_path / "registry.db", copy)
+    await replica.sync.catch_up()
+    assert replica.keys.snapshots[-1].is_whole
+    assert names_in(replica.catalog) == {"first"}
+
+
 async def test_it_is_not_ready_until_everything_is_read_again(
     restored: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
