@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from peltier_adapters.artifact.header import has_more_tokens
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import MAX_COLUMNS
 
 MAX_LINE_BYTES = 1024 * 1024
+# Of a row; the parser takes a line at once.
+MAX_ROW_TOKENS = 65_536
 # A thread checks so many bytes in some ten milliseconds; then other tenants get their turn.
 PIECE_BYTES = 512 * 1024
 # Bytes of text that are checked in the time that a line takes beside its text.
@@ -104,6 +107,8 @@ def _json_rows(lines: Iterator[tuple[int, str]]) -> Iterator[bool]:
 
 
 def _check_json(number: int, line: str) -> None:
+    if len(line) > MAX_ROW_TOKENS and has_more_tokens(line.encode(), MAX_ROW_TOKENS):
+        raise InvalidInput(f"line {number} has more than {MAX_ROW_TOKENS} strings, commas and brackets")
     try:
         row = _JSON.decode(line)
     except json.JSONDecodeError as error:

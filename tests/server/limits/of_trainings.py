@@ -48,6 +48,11 @@ def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": "%s"}' % (b"a" * 1024 * 1024))
 
 
+@probe("strings, commas and brackets of a line of JSON", "peltier_server.trainings.examples.MAX_ROW_TOKENS")
+def _(servers: Servers) -> Met:
+    return _send(servers.bert, b'{"a": [%s1]}' % (b"1," * 65_536))
+
+
 @probe("columns of a row", "peltier_client.protocol.trainings.MAX_COLUMNS")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)))
@@ -81,7 +86,10 @@ def _(servers: Servers) -> Met:
     return _train(servers.bert, settings={f"s{number}": 1 for number in range(65)})
 
 
-@probe("characters of a label, a column, or the name or value of a setting", "peltier_client.protocol.trainings.MAX_WORD_LEN")
+@probe(
+    "characters of a label, a column, or the name or value of a setting",
+    "peltier_client.protocol.trainings.MAX_WORD_LEN",
+)
 def _(servers: Servers) -> Met:
     return _train(servers.bert, label_column="a" * 257)
 
