@@ -25,8 +25,7 @@ def find_repeated(connection: Connection, tenant: str, given: IdempotencyKey | N
         return None
     if found.digest != given.digest:
         raise InvalidRecord(
-            f"the Idempotency-Key {given.key!r} was sent with another request, which created {found.subject!r}; each "
-            "request needs a key of its own"
+            f"the Idempotency-Key {given.key!r} was sent with another request; each request needs a key of its own"
         )
     return str(found.subject)
 

@@ -626,9 +626,7 @@ async def test_a_repeated_request_finds_the_training(registry: Registry) -> None
     assert await registry.trainings.find_repeated("acme", key) == made[0]
     assert await registry.trainings.find_repeated("zenith", key) is None
     other = IdempotencyKey("a", "other")
-    with pytest.raises(
-        InvalidRecord, match=rf"^the Idempotency-Key 'a' was sent with another .* created '{made[0].id}'"
-    ):
+    with pytest.raises(InvalidRecord, match=r"^the Idempotency-Key 'a' was sent with another request; each request"):
         await registry.trainings.create("acme", draft, actor="ann", key=other)
     with pytest.raises(InvalidRecord):
         await registry.trainings.find_repeated("acme", other)
