@@ -73,6 +73,8 @@ TASK_ERRORS = (
 )
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
+# Callers choose the names of keys. Those of the protocol are much shorter.
+_MAX_SHOWN_PLACE_CHARS = 400
 # A store without room, and one that is not there: known conditions, which need no traceback.
 STORE_FULL = (BlobStoreFull, RegistryFull)
 STORE_GONE = (BlobStoreGone, RegistryGone)
@@ -244,7 +246,7 @@ def _from_validation(error: RequestValidationError) -> PeltierError:
 
 def _reason(problem: Mapping[str, Any]) -> str:
     # Without the first part of the location, which is query, path or body.
-    place = ".".join(str(part) for part in problem["loc"][1:]) or "the body"
+    place = ".".join(str(part) for part in problem["loc"][1:])[:_MAX_SHOWN_PLACE_CHARS] or "the body"
     value = problem.get("input")
     match problem["type"]:
         case "missing":

@@ -9,18 +9,14 @@ table is parsed once for each text.
 """
 
 import json
-import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import islice
 from typing import Any
 
 from peltier_adapters.errors import ArtifactError
 
-# An unterminated string extends to the end. Nothing is read twice, so the time is linear in the length of the text.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
 # A table of all parts together has 4 KB.
 _MAX_SHARED_CHARS = 8192
 MAX_SHARED = 128
@@ -30,10 +26,16 @@ _METADATA_FIRST = '{"__metadata__":'
 
 def has_more_tokens(text: bytes, limit: int) -> bool:
     """Whether the text has more than `limit` strings, commas and opening brackets. It has no more values than these."""
-    # Each token contains such a byte. Counting bytes is a hundred times as fast as finding the strings.
+    # Each token contains such a byte.
     if sum(map(text.count, (b'"', b",", b"[", b"{"))) <= limit:
         return False
-    return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
+    # Without escapes, quotes begin and end strings. An unterminated string extends to the end.
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    num_strings = (plain.count(b'"') + 1) // 2
+    if num_strings > limit:
+        return True
+    between = b"".join(plain.split(b'"')[::2])
+    return num_strings + sum(map(between.count, (b",", b"[", b"{"))) > limit
 
 
 def doubled_name(pairs: Iterable[tuple[str, Any]]) -> str | None:

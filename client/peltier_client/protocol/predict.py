@@ -173,7 +173,9 @@ Input = Annotated[
     state_rule('must be a text or a ["text", "pair"] or ["text", "pair", "third"] list, in valid Unicode'),
 ]
 Inputs = Annotated[
-    Text | Annotated[list[Text], Field(min_length=1)] | Annotated[list[TextTuple], Field(min_length=1)],
+    Text
+    | Annotated[list[Text], Field(min_length=1, fail_fast=True)]
+    | Annotated[list[TextTuple], Field(min_length=1, fail_fast=True)],
     Field(union_mode="left_to_right"),
     state_rule(
         'must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] or '

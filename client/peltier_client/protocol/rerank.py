@@ -19,11 +19,13 @@ class TextDocument(RequestModel):
     text: Text
 
 
-Documents = Annotated[list[Text | TextDocument], Field(min_length=1), state_rule(_RULE)]
+Documents = Annotated[list[Text | TextDocument], Field(min_length=1, fail_fast=True), state_rule(_RULE)]
 
 
 # Documents have no other fields, and this route answers no embeddings.
-RankFields = Annotated[list[Literal["text"]], Field(min_length=1), state_rule('must be ["text"], the only field')]
+RankFields = Annotated[
+    list[Literal["text"]], Field(min_length=1, max_length=1), state_rule('must be ["text"], the only field')
+]
 NoEmbeddings = Annotated[Literal[False], state_rule("must be false: this route answers no embeddings")]
 
 

@@ -4,7 +4,7 @@ import json
 import reprlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,9 +17,11 @@ from peltier_server.errors import RefusedBody, to_wire
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.disconnects import cancel_on_disconnect
 
+T = TypeVar("T")
+
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 BodyModel = type[BaseModel] | None
-# Builds the dict of a JSON object from its names and values; None accepts any object.
+# Builds the dict of a JSON object from its names and values; None accepts a name that occurs twice.
 Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]] | None
 # The length in bytes of the JSON at the start of a body; None if the whole body is JSON.
 JSONLength = Callable[[Request], int | None]
@@ -27,7 +29,7 @@ JSONLength = Callable[[Request], int | None]
 # Much more than any request needs, even with three texts an input and every parameter set.
 _TOKENS_PER_INPUT = 64
 _MIN_TOKENS = 65_536
-# A body has at most ten keys. To report thousands of unknown ones would take as long as a batch.
+# An object has at most ten keys. To report thousands of unknown ones would take as long as a batch.
 _MAX_KEYS = 1000
 # To describe one mistake takes thirty microseconds, and a longer list helps no reader.
 _MAX_MISTAKES = 1000
@@ -35,8 +37,15 @@ _MAX_MISTAKES = 1000
 SMALL_BODY_BYTES = 16 * 1024
 # To parse a byte takes as long as to tokenise a hundredth of a character.
 BYTES_PER_COST = 100
-# The keys of a body that hold a list of inputs, and the names of these lists in error messages.
-_LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
+# The keys of a body, or of an object in it, that hold a list of inputs, and the names of these lists in error messages.
+_LISTS = {
+    "inputs": "inputs", "input": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts",
+    "documents": "documents", "texts": "texts", "sentences": "sentences",
+}  # fmt: skip
+# No value has more. A number of thousands of digits takes a millisecond.
+_MAX_DIGITS = 40
+# To describe all mistakes takes as long as to tokenise this many characters.
+_DESCRIPTION_COST = 4096
 
 
 def _whole_body(_: Request) -> int | None:
@@ -71,7 +80,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     name = doubled_name(pairs)
     if name is not None:
         raise InvalidInput(f"the request body gives {reprlib.repr(name)} twice")
-    return dict(pairs)
+    return _bounded(pairs)
 
 
 class JSONRequest(Request):
@@ -107,21 +116,28 @@ class JSONRequest(Request):
         try:
             if len(text) <= SMALL_BODY_BYTES:
                 return self._read(text)
-            tenant = context_of(self.scope).tenant
-            work = self._preparation.run(tenant, len(text) // BYTES_PER_COST, partial(self._read, text))
-            return await cancel_on_disconnect(self, work)
+            return await self._in_thread(len(text) // BYTES_PER_COST, partial(self._read, text))
+        except ValidationError as error:
+            refusal = await self._in_thread(_DESCRIPTION_COST, partial(_refusal, error))
         except json.JSONDecodeError as error:
-            raise RefusedBody(BadRequest(f"the body is not JSON: {error.msg} at character {error.pos}")) from None
-        except (ValueError, RecursionError):
-            # For example bytes that are not text, too deep nesting, or a number of a million digits.
-            raise RefusedBody(BadRequest("the request body cannot be read")) from None
+            refusal = BadRequest(f"the body is not JSON: {error.msg} at character {error.pos}")
+        except UnicodeDecodeError as error:
+            refusal = BadRequest(f"the body is not UTF-8: its byte {error.start} begins no character")
+        except RecursionError:
+            refusal = _too_deep()
         except PeltierError as error:
-            raise RefusedBody(error) from None
+            refusal = error
+        raise RefusedBody(refusal)
+
+    async def _in_thread(self, cost: int, work: Callable[[], T]) -> T:
+        tenant = context_of(self.scope).tenant
+        return await cancel_on_disconnect(self, self._preparation.run(tenant, cost, work))
 
 
 def read_json(text: bytes, *, model: BodyModel, hook: Hook, max_inputs: int) -> Any:
     """The parsed body, as an instance of `model` if that is given. Raises `JSONDecodeError` for text that is not
-    JSON, `TooLarge` or `InvalidInput` for too many values or inputs, and `InvalidInput` for a failed validation.
+    JSON, `UnicodeDecodeError` for bytes that are no text, `RecursionError` for deep nesting, `TooLarge` or
+    `InvalidInput` for too many values or inputs, and `ValidationError` for a body that is not of the model.
     """
     if model is not None and hook is None and len(text) <= SMALL_BODY_BYTES:
         try:
@@ -132,24 +148,34 @@ def read_json(text: bytes, *, model: BodyModel, hook: Hook, max_inputs: int) -> 
     limit = max(_MIN_TOKENS, _TOKENS_PER_INPUT * max_inputs)
     if has_more_tokens(text, limit):
         raise TooLarge(f"the request body holds more than {limit} strings, commas and brackets")
-    body = json.loads(text, object_pairs_hook=hook)
+    body = json.loads(text.decode("utf-8-sig"), object_pairs_hook=hook or _bounded, parse_int=_to_int)
     if isinstance(body, dict):
-        _check_counts(body, max_inputs)
-    if model is None:
-        return body
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise _refusal(error) from None
+        for part in (body, *body.values()):
+            _check_counts(part, max_inputs)
+    return body if model is None else model.model_validate(body)
 
 
-def _check_counts(body: dict[str, Any], max_inputs: int) -> None:
-    if len(body) > _MAX_KEYS:
-        raise InvalidInput(f"the request body has {len(body)} keys; at most {_MAX_KEYS} are read")
-    for key, what in _LISTS.items():
-        value = body.get(key)
-        if isinstance(value, list) and len(value) > max_inputs:
-            raise InvalidInput(f"the request has {len(value)} {what}; at most {max_inputs} are allowed")
+def _check_counts(part: Any, max_inputs: int) -> None:
+    for key in _LISTS.keys() & part.keys() if isinstance(part, dict) else ():
+        if isinstance(value := part[key], list) and len(value) > max_inputs:
+            raise InvalidInput(f"the request has {len(value)} {_LISTS[key]}; at most {max_inputs} are allowed")
+
+
+def _bounded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The dict of a JSON object."""
+    if len(pairs) > _MAX_KEYS:
+        raise InvalidInput(f"the request body has an object of {len(pairs)} keys; at most {_MAX_KEYS} are read")
+    return dict(pairs)
+
+
+def _to_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise BadRequest(f"the body has a whole number of {len(digits)} digits; at most {_MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest("the body nests lists or objects more deeply than this server reads")
 
 
 def _refusal(error: ValidationError) -> PeltierError:
@@ -159,4 +185,6 @@ def _refusal(error: ValidationError) -> PeltierError:
             f"{_MAX_MISTAKES}"
         )
     problems = error.errors(include_url=False)
+    if any(one["type"].startswith("recursion_") for one in problems):
+        return _too_deep()
     return to_wire(RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in problems]))

@@ -39,7 +39,7 @@ class TextClassifyRequest(RequestModel):
     `inputs` is one input, a text or a pair of texts, or a batch of lists of one or two texts."""
 
     inputs: Annotated[
-        Text | _OneOrTwo | Annotated[list[_OneOrTwo], Field(min_length=1)],
+        Text | _OneOrTwo | Annotated[list[_OneOrTwo], Field(min_length=1, fail_fast=True)],
         Field(union_mode="left_to_right"),
         state_rule("must be a text, a pair of texts, or a non-empty list of lists of one or two texts"),
     ]
@@ -74,7 +74,7 @@ class ClassifyRequest(RequestModel):
 
     model: str
     input: Annotated[
-        Text | Annotated[list[Text], Field(min_length=1)],
+        Text | Annotated[list[Text], Field(min_length=1, fail_fast=True)],
         state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
     ]
     user: str | None = None

@@ -32,7 +32,7 @@ TruncationDirection = Annotated[
 _DIGITS = 9
 
 _Texts = Annotated[
-    Text | Annotated[list[Text], Field(min_length=1)],
+    Text | Annotated[list[Text], Field(min_length=1, fail_fast=True)],
     state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
 ]
 

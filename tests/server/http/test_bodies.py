@@ -1,14 +1,17 @@
 """The server counts bodies before it reads them, and parses large ones in threads with the same errors."""
 
 import asyncio
+import re
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
+from fastapi.routing import APIRoute
 from peltier_backbone.backbone import Backbone
 from peltier_server.context import BodyLimit, RequestContext, attach_context
 from peltier_server.http import bodies
@@ -127,3 +130,74 @@ async def test_a_request_is_freed_when_it_ends(loaded: Running) -> None:
     freed = [weakref.ref(request), weakref.ref(incoming)]
     del request, incoming
     assert [ref() for ref in freed] == [None, None]
+
+
+DEEP = 970
+NESTED = {
+    "lists": b"[" * DEEP + b"]" * DEEP,
+    "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "open lists": b"[" * 60_000,
+}
+FIELDS = ("inputs", "input", "requests", "tasks", "parameters", "documents", "prompt", "labels", "outputs", "scores")
+
+
+@pytest.mark.parametrize("padding", [b"", PADDING], ids=["small", "large"])
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
+async def test_deep_nesting_is_refused_by_every_route(loaded: Running, nested: bytes, padding: bytes) -> None:
+    """In the whole body, and in every field that a body has somewhere, in a sentence."""
+    bodies = [nested, b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), nested) for name in FIELDS)]
+    routes = [route for route in loaded.app.routes if isinstance(route, APIRoute) and route.body_field is not None]
+    for route, body in product(routes, bodies):
+        path = re.sub(r"{.*?}", "1", route.path)
+        (method,) = route.methods
+        headers = {"content-type": "application/json"}
+        answer = await loaded.client.request(method, path, content=body + padding, headers=headers)
+        assert 400 <= answer.status_code < 500, (method, path, answer.text)
+        assert not re.search("Error|Exception|recursion|pydantic", answer.text), answer.text
+
+
+BROKEN = {
+    "no UTF-8": (b'{"inputs": "\xff"}', "the body is not UTF-8: its byte 12 begins no character"),
+    "UTF-16": ('{"inputs": "a"}'.encode("utf-16"), "the body is not UTF-8: its byte 0 begins no character"),
+    "a long number": (
+        b'{"inputs": %s}' % (b"9" * 5000),
+        "the body has a whole number of 5000 digits; at most 40 are read",
+    ),
+    "too deep": (b"[" * 5000, "the body nests lists or objects more deeply than this server reads"),
+    "many keys": (
+        b'{"inputs": {%s}}' % b",".join(b'"%d":1' % number for number in range(1200)),
+        "the request body has an object of 1200 keys; at most 1000 are read",
+    ),
+    "many documents": (
+        b'{"query": "a", "model": "demo", "documents": [%s]}' % b",".join([b"1"] * 1025),
+        "the request has 1025 documents; at most 1024 are allowed",
+    ),
+    "many sentences": (
+        b'{"inputs": {"source_sentence": "a", "sentences": [%s]}}' % b",".join([b"1"] * 1025),
+        "the request has 1025 sentences; at most 1024 are allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize("padding", [b"", PADDING], ids=["small", "large"])
+@pytest.mark.parametrize("name", BROKEN)
+async def test_what_a_parser_refuses_is_one_sentence(loaded: Running, name: str, padding: bytes) -> None:
+    """Its own words name classes and limits of an interpreter."""
+    body, sentence = BROKEN[name]
+    answer = await ask(loaded, body + padding)
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["message"] == sentence
+
+
+async def test_mistakes_are_described_in_a_thread(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of small bodies too: a thousand take longer than a batch."""
+    threads, describe = list[str](), bodies._refusal
+
+    def note(error: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return describe(error)
+
+    monkeypatch.setattr(bodies, "_refusal", note)
+    answer = await ask(loaded, b'{"requests": [%s]}' % b",".join([b"{}"] * 500), "/v1/predict")
+    assert answer.json()["error"]["message"] == "requests.0.task is missing (and 999 more)"
+    assert [name.startswith("preparation") for name in threads] == [True]

@@ -28,7 +28,7 @@ class EmbeddingRequest(RequestModel):
     """
 
     model: str
-    input: Text | Annotated[list[Text], Field(min_length=1)]
+    input: Text | Annotated[list[Text], Field(min_length=1, fail_fast=True)]
     encoding_format: Literal["float", "base64", "int8", "uint8", "binary", "ubinary"] = "float"
     dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
     prompt_name: Text | None = None
