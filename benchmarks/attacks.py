@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -49,6 +50,39 @@ def mixed(tasks: Iterable[str], text: str) -> Callable[[str], bytes]:
 def fetch(path: str) -> Callable[[str], bytes]:
     """A GET."""
     return lambda key: f"GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n".encode()
+
+
+def outputs(task: str, count: int) -> Callable[[str], bytes]:
+    """A request of the Open Inference Protocol that names one output so many times."""
+    inputs = [{"name": "text", "shape": [1000], "datatype": "BYTES", "data": ["a"] * 1000}]
+    body = {"inputs": inputs, "outputs": [{"name": "label"}] * count}
+    return lambda key: request_bytes(f"/v2/models/{task}/infer", body, key)
+
+
+def zeros(task: str, num_bytes: int) -> Callable[[str], bytes]:
+    """A tensor of zeros, four of which are an empty text."""
+    size = {"binary_data_size": num_bytes}
+    text = json.dumps(
+        {"inputs": [{"name": "text", "shape": [num_bytes // 4], "datatype": "BYTES", "parameters": size}]}
+    )
+    head = (
+        f"POST /v2/models/{task}/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(text) + num_bytes}\r\n"
+        f"inference-header-content-length: {len(text)}\r\nauthorization: Bearer "
+    )
+    return lambda key: f"{head}{key}\r\n\r\n{text}".encode() + bytes(num_bytes)
+
+
+def send_file(data: bytes) -> Callable[[str], bytes]:
+    """A file for a batch."""
+    parts = (
+        b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--x\r\n'
+        b'content-disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n' + data + b"\r\n--x--\r\n"
+    )
+    head = (
+        "POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: multipart/form-data; boundary=x\r\n"
+        f"content-length: {len(parts)}\r\nauthorization: Bearer "
+    )
+    return lambda key: f"{head}{key}\r\n\r\n".encode() + parts
 
 
 def random_lengths(task: str, count: int) -> list[Callable[[str], bytes]]:
@@ -121,6 +155,15 @@ async def send_slowly(attacker: Attacker) -> None:
         attacker.statuses["left"] += 1
 
 
+async def say_nothing(attacker: Attacker) -> None:
+    """Holds a connection until the server closes it."""
+    for _ in attacker.requests:
+        reader, writer = await _open(attacker.url)
+        await reader.read()
+        writer.close()
+        attacker.statuses["closed"] += 1
+
+
 async def _open(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, _, port = urlsplit(url).netloc.partition(":")
     return await asyncio.open_connection(host, int(port), limit=4096)
@@ -171,6 +214,10 @@ ATTACKS = {
     "many texts": Attack(32, (predict("plain", [_LONG_TEXT[:1800]] * 1024),)),
     # 380 texts of 60 words in one request.
     "one request": Attack(1, (predict("plain", [_SIXTY_WORDS] * 380),)),
+    # One output 8,000 times; a tensor of half a million empty texts; a thousand mistakes in a small body.
+    "outputs": Attack(2, (outputs("plain", 8000),)),
+    "zeros": Attack(2, (zeros("plain", 2_000_000),)),
+    "mistakes": Attack(2, (predict("plain", [1] * 1000),)),
     # Mixed requests of 1,024 items; of 1,024 names that do not exist.
     "mixed": Attack(16, (mixed(["plain"] * 1024, "a b"),)),
     "unknown names": Attack(16, (mixed(_UNKNOWN, "a b"),)),
@@ -181,7 +228,11 @@ ATTACKS = {
     "leases": Attack(NUM_HOGS, tuple(predict(name, [_SENTENCE] * 32) for name in _HOGS), ("hogs",)),
     # Downloads that break off, and bodies that arrive byte by byte.
     "downloads": Attack(32, (fetch("/v1/adapters/hog-0/versions/1/artifact"),), ("hogs",), read_slowly),
+    # The check reads the lines of files by turns, whatever they hold.
+    "blank lines": Attack(2, (send_file(b"\n" * 900_000),)),
     "bodies": Attack(256, (predict("plain", _SENTENCE),), send=send_slowly),
+    # More connections than the server accepts, without a request.
+    "silent": Attack(2500, (fetch("/health"),), send=say_nothing),
 }
 
 
@@ -211,6 +262,8 @@ def main() -> None:
     parser.add_argument("--once", action="store_true", help="each caller sends one request and stops")
     given = parser.parse_args()
     os.nice(10)  # in production the attacker has a machine of its own
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print(json.dumps(run(run_attack(ATTACKS[given.name], given.url, given.key, once=given.once))), flush=True)
 
 
