@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob
@@ -79,7 +79,7 @@ class Collector:
     async def _collect(self, batch: Sequence[StoredBlob]) -> Collected:
         # Started before the request, so that this deadline is never later than the registry's.
         deadline = time.monotonic() + MAX_COLLECTING.total_seconds()
-        before = datetime.now(UTC) - _MIN_AGE
+        before = self._registry.now() - _MIN_AGE
         free = await self._registry.begin_collection([entry.digest for entry in batch if entry.modified_at <= before])
         chosen = [entry for entry in batch if entry.digest in free]
         outcomes = await asyncio.gather(*(self._delete(entry, deadline) for entry in chosen))
