@@ -48,8 +48,6 @@ T = TypeVar("T")
 # Trainings that have not ended, of a tenant whose quotas name no other number.
 MAX_TRAININGS = 100
 _WAITING = ("queued", "paused")
-# What lists show of a request.
-_OUTLINE = ("task_type", "preset", "recipe")
 
 
 def create(
@@ -80,7 +78,9 @@ def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Sto
         state="queued",
         request=dict(draft.request),
         request_bytes=request_bytes,
-        **{name: draft.request.get(name) for name in _OUTLINE},
+        task_type=draft.request.get("task_type"),
+        preset=draft.request.get("preset"),
+        recipe=draft.request.get("recipe"),
         train_file_id=draft.train_file_id,
         validation_file_id=draft.validation_file_id,
         keep_examples=draft.keep_examples,
