@@ -88,3 +88,10 @@ def test_norms_and_biases_do_not_decay(compacter: Trained):
 
 def _state(done: Trained, step: int, name: str) -> dict[str, Any]:
     return torch.load(done.run.directory / f"checkpoint-{step}" / f"{name}.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("writes_events", [True, False])
+def test_events_are_written_if_the_run_wants_them(make_run: MakeRun, writes_events: bool):
+    """By every trainer, those of baselines too."""
+    arguments = trainer.create_arguments(make_run(writes_events=writes_events, epochs=1, learning_rate=0.1, warmup=0.0))
+    assert arguments.report_to == (["tensorboard"] if writes_events else [])

@@ -67,3 +67,24 @@ def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatc
     refused = desk.do(desk.job(jsonl(rows), request()))
     assert refused == Refused("train-rows.jsonl has 20 labels; a training has at most 10")
     assert desk.told(Progressed) == []
+
+
+@pytest.mark.parametrize(
+    ("task_type", "rows"),
+    [
+        ("classification", praise(30)),
+        ("token-classification", [{"text": ["a", "film"], "label": ["O", "B-work"]}] * 30),
+        ("embedding", [{"text": f"a {n}", "pair": f"film {n}"} for n in range(30)]),
+    ],
+)
+def test_a_validation_whose_outputs_fill_the_memory_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, task_type: str, rows: list[dict[str, Any]]
+):
+    """A classification has a number for each row and label, a text one for each token and tag or for each value."""
+    monkeypatch.setattr(preflight, "MAX_OUTPUTS", 20)
+    (desk.folder / "validation.jsonl").write_bytes(jsonl(rows))
+    job = desk.job(jsonl(rows), request(task_type=task_type))
+    refused = desk.do(replace(job, validation=Path("validation.jsonl")))
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith("validation.jsonl has 30 rows, whose outputs are about ")
+    assert desk.messages == []

@@ -84,3 +84,9 @@ def test_what_cannot_be_is_told_in_one_sentence(machine: Machine, asked: Answer,
     """It names the setting, the value and the rule."""
     with pytest.raises((TrainingError, AdapterError), match=reason):
         run_of(machine, **{"preset": "lora", **asked} if "recipe" not in asked else asked)
+
+
+def test_no_file_of_the_worker_is_read_for_targets(machine: Machine):
+    """On a command line the same value names a file."""
+    with pytest.raises(TrainingError, match=r"^targets is '/etc/names.json'; it must be .*, not a file's name$"):
+        run_of(machine, preset="houlsby", settings={"targets": "/etc/names.json"})

@@ -55,7 +55,7 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
         label_names=["labels"],
         dataloader_pin_memory=False,
         use_cpu=run.device == "cpu",
-        **{"report_to": ["tensorboard"], **own},
+        **{"report_to": ["tensorboard"] if run.writes_events else [], **own},
     )
     # One process uses one device, because DataParallel would split the packed rows.
     arguments._n_gpu = min(arguments.n_gpu, 1)
@@ -368,7 +368,7 @@ def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History
 
 def _arguments(run: Run, checkpoint: str | None, member: Member | None) -> TrainingArguments:
     # TensorBoard writes in threads of its own, in whatever directory is current then, which is that of any member.
-    own: dict[str, Any] = {} if run.writes_events and member is None else {"report_to": []}
+    own: dict[str, Any] = {} if member is None else {"report_to": []}
     return create_arguments(
         run,
         **_length(run, checkpoint),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from peltier_adapters.spec.head import DEFAULT_TERMS
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
@@ -22,6 +23,8 @@ from peltier_training.service.messages import storable
 MAX_LABELS = 1_000
 # The targets of a multilabel task are one number for each row and label.
 MAX_TARGETS = 50_000_000
+# A validation keeps the outputs of all rows, 4 bytes each, while it compares them.
+MAX_OUTPUTS = 250_000_000
 _MAX_SHOWN_LABELS, _MAX_LABEL_LEN = 100, 100
 _MAX_READ_ROWS = 20_000
 _UNKNOWN_MINUTES = "The minutes are unknown until this worker has trained the preset once with this first_block."
@@ -36,7 +39,7 @@ class Preflight:
     seconds_per_token: float | None = None
 
     def check(self) -> None:
-        """Raise a `TrainingError` for too many labels."""
+        """Raise a `TrainingError` for too many labels, or outputs of validation rows."""
         run, names = self.prepared.run, self.prepared.data.labels.names
         if len(names) > MAX_LABELS:
             raise TrainingError(f"{run.data.train} has {len(names):,} labels; a training has at most {MAX_LABELS:,}")
@@ -44,6 +47,11 @@ class Preflight:
             raise TrainingError(
                 f"{run.data.train} has {len(self._train):,} rows and {len(names):,} labels; their product must be at "
                 f"most {MAX_TARGETS:,}"
+            )
+        if (outputs := len(self._validation) * self._outputs_per_row) > MAX_OUTPUTS:
+            raise TrainingError(
+                f"{run.data.validation} has {len(self._validation):,} rows, whose outputs are about {outputs:,.0f} "
+                f"numbers; at most {MAX_OUTPUTS:,} are measured, so send fewer rows to validate on"
             )
 
     def report(self) -> dict[str, Any]:
@@ -122,6 +130,21 @@ class Preflight:
         return sum(length > most for length in self._lengths) / len(self._lengths)
 
     @property
+    def _outputs_per_row(self) -> float:
+        run, names = self.prepared.run, self.prepared.data.labels.names
+        width = run.num_outputs(names, load_config(find_checkpoint(run.backbone)))
+        match run.task_type:
+            case "token-classification" | "span":
+                return width * self._mean_length
+            case "multi-vector-embedding":
+                return 2 * width * self._mean_length
+            case "embedding":
+                return 2 * width
+            case "sparse-embedding":
+                return 4 * (run.embedding.terms or DEFAULT_TERMS)
+        return max(width, 1)
+
+    @property
     def steps_per_epoch(self) -> int:
         return -(-len(self._train) // self.prepared.run.batch_size)
 
@@ -133,9 +156,13 @@ class Preflight:
     @property
     def tokens_per_epoch(self) -> float:
         """Tokens that are trained on in an epoch, as far as they are known before the rows are read."""
+        return self._mean_length * len(self._train)
+
+    @property
+    def _mean_length(self) -> float:
         most = self.prepared.run.hyperparameters.max_length
         read = self._lengths if self._has_windows else [min(length, most) for length in self._lengths]
-        return sum(read) / len(read) * len(self._train)
+        return sum(read) / len(read)
 
     @property
     def minutes(self) -> float | None:

@@ -115,6 +115,10 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
     if request.learning_rate_multiplier is not None:
         rate = hyperparameters.learning_rate or default_rate(choice.preset, request.task_type, _config(choice.backbone))
         hyperparameters = replace(hyperparameters, learning_rate=rate * request.learning_rate_multiplier)
+    if str(text.get("targets")).endswith(".json"):
+        raise TrainingError(
+            f"targets is {shown(text['targets'])}; it must be digits, words or texts, not a file's name"
+        )
     for name, most in _MOST.items():
         if (getattr(hyperparameters, name) or 0) > most:
             raise TrainingError(f"{name} is {getattr(hyperparameters, name)}; it must be at most {most:,}")
