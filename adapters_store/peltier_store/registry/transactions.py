@@ -72,7 +72,7 @@ _NEXT_REVISION = (
     .returning(RevisionRow.number, RevisionRow.registry_id, _CLOCK, _ID_OF_SEEN)
 )
 _CHANGE = insert(ChangeRow).inline()
-_OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number <= bindparam("last", type_=BigInteger))
+_OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number < bindparam("first", type_=BigInteger))
 _AUDIT = insert(AuditRow).inline()
 _POSITION = select(RevisionRow.number, RevisionRow.registry_id, ChangeRow.id, _ID_OF_SEEN, _CLOCK).join(
     ChangeRow, ChangeRow.number == RevisionRow.number
@@ -373,7 +373,7 @@ def _number_of(seen: Position | None) -> dict[str, int | None]:
 def _record_change(connection: Connection, number: int) -> None:
     connection.execute(_CHANGE, {"number": number, "id": secrets.token_hex(8)})
     if number % _CHANGES_AT_ONCE == 0:
-        connection.execute(_OLD_CHANGES, {"last": number - _KEPT_CHANGES})
+        connection.execute(_OLD_CHANGES, {"first": number - _KEPT_CHANGES})
 
 
 def read_clock(connection: Connection) -> datetime:
