@@ -105,6 +105,8 @@ UNMET = frozenset(
         "peltier_server.logs.access_log._MAX_METHOD_LEN",
         "peltier_server.logs.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",
+        "peltier_server.errors._MAX_SHOWN_PLACE_CHARS",
+        "peltier_server.protocols.oip.grpc.fields._MAX_VARINT_BYTES",
         "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.prices.MAX_CHANGE",
         "peltier_server.queue.prices._MAX_TIME_RATIO",
