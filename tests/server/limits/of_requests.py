@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import grpc
@@ -26,7 +26,7 @@ from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
-from tests.server.protocols.oip.grpc_port import grpc_of, grpc_port
+from tests.server.protocols.oip.grpc_port import PREFACE, grpc_of, grpc_port
 
 _CLOSED = "the connection is closed"
 _PREDICT = "/v1/tasks/demo/predict"
@@ -54,12 +54,12 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-def _ask_grpc(server: Small, key: str = KEY) -> str:
-    """The code of a call's end, or OK."""
+def _ask_grpc(server: Small) -> str:
+    """The code of a call whose message does not come."""
     with grpc.insecure_channel(f"127.0.0.1:{grpc_port(server.listening.app)}") as channel:
         call = channel.stream_unary("/inference.GRPCInferenceService/ServerMetadata")
         silent = iter(threading.Event().wait, None)
-        error = call.future(silent, metadata=(("authorization", f"Bearer {key}"),), timeout=60).exception(60)
+        error = call.future(silent, metadata=(("authorization", f"Bearer {KEY}"),), timeout=60).exception(60)
     return f"gRPC's own `{error.code().name}`"
 
 
@@ -96,9 +96,12 @@ def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
         patch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 1)
         with servers.start("bert", grpc_port=0) as other:
-            address = ("127.0.0.1", grpc_port(other.listening.app))
-            held.enter_context(socket.create_connection(address, timeout=60))
-            return _closed_by_grpc(other, b"")
+            port = grpc_port(other.listening.app)
+            grpc.channel_ready_future(held.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))).result(60)
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as further, suppress(ConnectionError):
+                further.sendall(PREFACE)
+                assert further.recv(1) == b""
+    return _CLOSED
 
 
 @probe("time for a connection over gRPC to begin", "peltier_server.protocols.oip.grpc.server._HANDSHAKE_SECONDS")
@@ -116,7 +119,7 @@ def _(servers: Servers) -> Met:
         patch.setattr(grpc_server, "_MAX_AGE_SECONDS", 0.2)
         patch.setattr(grpc_server, "_GRACE_SECONDS", 0.1)
         with servers.start("bert", grpc_port=0) as other:
-            return _closed_by_grpc(other, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            return _closed_by_grpc(other, PREFACE)
 
 
 @probe("size of a request's line and headers", "peltier_server.http.connection.MAX_HEAD_BYTES")
@@ -245,7 +248,7 @@ def _(servers: Servers) -> Met:
     return replace(servers.terse, task="spans").predict([["good", 900 * "x"]] * 2)
 
 
-@probe("bytes of the documents that an answer of a reranker repeats")
+@probe("bytes of an answer as it is written, with the texts that it repeats")
 def _(servers: Servers) -> Met:
     data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="ranking", inputs="pair")
     servers.terse.upload(data, name="rank").raise_for_status()
@@ -297,9 +300,30 @@ def _(servers: Servers) -> Met:
     return servers.bert.predict("g" * 70_000, truncate=False)
 
 
-@probe("keys of a JSON body", "peltier_server.http.bodies._MAX_KEYS")
+@probe("keys of an object in a JSON body", "peltier_server.http.bodies._MAX_KEYS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, json={f"key-{number}": 0 for number in range(1001)})
+
+
+@probe("digits of a whole number in a JSON body", "peltier_server.http.bodies._MAX_DIGITS")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post(_PREDICT, content=b"9" * 41, headers=_JSON)
+
+
+@probe(
+    "fields of a message over gRPC (3 more for each of `max_inputs`)",
+    "peltier_server.protocols.oip.grpc.server._MIN_FIELDS",
+)
+def _(servers: Servers) -> Met:
+    with (
+        servers.start("bert", grpc_port=0) as other,
+        grpc.insecure_channel(f"127.0.0.1:{grpc_port(other.listening.app)}") as channel,
+    ):
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        metadata = (("authorization", f"Bearer {KEY}"),)
+        error = call.future(b"\x32\x00" * 5000, metadata=metadata, timeout=60).exception(60)
+    assert "the message has more than" in error.details()
+    return f"gRPC's own `{error.code().name}`"
 
 
 @probe("mistakes in a JSON body that are named", "peltier_server.http.bodies._MAX_MISTAKES")

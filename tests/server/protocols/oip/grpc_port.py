@@ -5,6 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from peltier_server.protocols.oip.grpc.server import GrpcServer
 
+# What a client sends first: the beginning of HTTP/2, and a frame of no settings.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
 
 def grpc_of(app: FastAPI) -> GrpcServer:
     """The server that a started app has."""

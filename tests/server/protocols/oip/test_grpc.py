@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from tritonclient.utils import InferenceServerException
 
 from benchmarks.common.libraries import installed
 from tests.server.conftest import Listen, Listening
-from tests.server.protocols.oip.grpc_port import grpc_port
+from tests.server.protocols.oip.grpc_port import PREFACE, grpc_port
 
 KEY = "plt_the-right-key"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -281,16 +281,33 @@ def test_a_tenant_leaves_places_to_others(listen: Listen, monkeypatch: pytest.Mo
 
 
 def test_connections_are_bounded(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further ones are closed; one that does not begin is closed too, and makes room."""
+    """A further one is closed before it hears anything, until another has ended."""
     monkeypatch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 2)
-    with listen(grpc_port=0, admin_key=KEY, stall_seconds=0.2) as started, ExitStack() as opened:
-        address = ("127.0.0.1", grpc_port(started.app))
-        silent = [opened.enter_context(socket.create_connection(address, timeout=60)) for _ in range(3)]
-        for one in silent:
-            while one.recv(1024):
-                pass
-        with triton.InferenceServerClient(f"127.0.0.1:{address[1]}") as late:
-            assert late.is_server_live()
+    with listen(grpc_port=0, admin_key=KEY) as started, ExitStack() as opened:
+        port = grpc_port(started.app)
+
+        def connect() -> grpc.Channel:
+            own = [("grpc.use_local_subchannel_pool", 1)]
+            channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}", options=own))
+            grpc.channel_ready_future(channel).result(60)
+            return channel
+
+        first, _ = connect(), connect()
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as third, suppress(ConnectionError):
+            third.sendall(PREFACE)
+            assert third.recv(1) == b""
+        first.close()
+        connect()
+
+
+def test_a_connection_that_does_not_begin_is_closed(listen: Listen) -> None:
+    """After the time that a request's head has."""
+    with (
+        listen(grpc_port=0, admin_key=KEY, stall_seconds=0.2) as started,
+        socket.create_connection(("127.0.0.1", grpc_port(started.app)), timeout=60) as silent,
+    ):
+        while silent.recv(1024):
+            pass
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
