@@ -210,7 +210,7 @@ def _has_work(connection: Connection) -> bool:
 
 
 def _is_free(now: datetime) -> ColumnElement[bool]:
-    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow.lease_expires_at, now, LEASE)
+    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow.lease_expires_at, now)
 
 
 def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:

@@ -5,8 +5,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
 
+# Longer than any lease.
+_MAX_LEASE = timedelta(minutes=2)
 
-def is_over(expires_at: InstrumentedAttribute[datetime | None], now: datetime, lease: timedelta) -> ColumnElement[bool]:
-    """Whether nobody holds an entry, or its holder has died. A lease that ends later than one that is given now was
-    given before the clock was put back."""
-    return expires_at.is_(None) | (expires_at <= now) | (expires_at > now + 2 * lease)
+
+def is_over(expires_at: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
+    """Whether nobody holds an entry, or its holder has died. A lease that ends later than any was given before the
+    clock was put back."""
+    return expires_at.is_(None) | (expires_at <= now) | (expires_at > now + _MAX_LEASE)

@@ -62,7 +62,7 @@ def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
     """The number of trainings that a worker can claim, queued or held by a dead worker, and of those that live workers
     hold."""
     is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
-    is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow.lease_expires_at, now, LEASE)
+    is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow.lease_expires_at, now)
     waiting, held = (
         connection.execute(select(func.count()).select_from(TrainingRow).where(condition)).scalar_one()
         for condition in (is_waiting | _is_expired(now), is_held)
@@ -71,7 +71,7 @@ def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
 
 
 def _is_expired(now: datetime) -> ColumnElement[bool]:
-    return TrainingRow.state.in_(_WITH_WORKERS) & is_over(TrainingRow.lease_expires_at, now, LEASE)
+    return TrainingRow.state.in_(_WITH_WORKERS) & is_over(TrainingRow.lease_expires_at, now)
 
 
 def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
@@ -242,7 +242,7 @@ def _queue_again(writing: WriteTransaction, training: StoredTraining, message: s
 
 def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining | None:
     """Gives a trained adapter that nobody is publishing to a replica of the server; the oldest first."""
-    free = is_over(TrainingRow.lease_expires_at, claiming.at, LEASE)
+    free = is_over(TrainingRow.lease_expires_at, claiming.at)
     waiting = select_trainings().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
     training = _lock_first(claiming, waiting)
     if training is None:

@@ -478,6 +478,27 @@ async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callab
     await publish(registry, b"artifact", training=TrainingHold(training.id, "r1"))
 
 
+async def test_who_has_lost_a_training_publishes_nothing(registry: Registry, dead: Callable[[], None]) -> None:
+    """Neither a version nor an alias: another replica has published it, or is about to, and its owner may have moved
+    the alias since."""
+    await publish(registry, b"one")
+    training = await trained(registry)
+    dead()
+    for holder in ("r1", "r2"):
+        assert await registry.trainings.claim_publishing(holder) is not None
+    with pytest.raises(LeaseLost):
+        await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, "r1"))
+    assert len(await registry.versions()) == 1
+    await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, "r2"))
+    assert (await registry.trainings.find("acme", training.id)).adapter == "sst2@2"
+    await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="ann")
+    for holder in ("r1", "r2"):
+        with pytest.raises(LeaseLost):
+            await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, holder))
+    history = await registry.alias_history("acme", "sst2", "live")
+    assert [one.split for one in history] == [{1: 1.0}, {2: 1.0}]
+
+
 async def test_owned_files_are_deleted_with_their_training(registry: Registry) -> None:
     """And until then no list shows them."""
     file = await add_file(registry)
