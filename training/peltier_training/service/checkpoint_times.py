@@ -21,8 +21,9 @@ class CheckpointTimes(TrainerCallback):
 
     def __init__(self, asked: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._asked, self._clock = asked, clock
-        self._saved_at = self._begun_at = clock()
-        self._pause = SECONDS_BETWEEN_CHECKPOINTS
+        self._saved_at, self._pause = clock(), SECONDS_BETWEEN_CHECKPOINTS
+        # When a checkpoint was begun that this callback wants; None for those that follow a validation.
+        self._begun_at: float | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._saved_at = self._clock()
@@ -39,10 +40,13 @@ class CheckpointTimes(TrainerCallback):
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._asked.unlink(missing_ok=True)
         self._saved_at = self._clock()
-        self._pause = max(SECONDS_BETWEEN_CHECKPOINTS, _PAUSES_OF_A_SAVE * (self._saved_at - self._begun_at))
+        if self._begun_at is not None:
+            self._pause = max(SECONDS_BETWEEN_CHECKPOINTS, _PAUSES_OF_A_SAVE * (self._saved_at - self._begun_at))
+        self._begun_at = None
 
     def _save_if_due(self, control: TrainerControl) -> None:
-        self._begun_at = self._clock()
-        if self._begun_at - self._saved_at >= self._pause or self._asked.exists():
+        now = self._clock()
+        if now - self._saved_at >= self._pause or self._asked.exists():
+            self._begun_at = now
             # A resumed training adds up the losses of its own steps only, so those until now are logged.
             control.should_save = control.should_log = True
