@@ -233,7 +233,10 @@ def _failure() -> ServerError:
 def _from_http(error: HTTPException) -> PeltierError:
     if error.status_code == HTTPStatus.NOT_FOUND:
         return NotFound("this address does not exist; /docs lists all addresses")
-    return BadRequest("the request body cannot be read")
+    # The framework says this of forms only.
+    return BadRequest(
+        "the form in the body cannot be read: it is malformed, or its parts are more or larger than this server accepts"
+    )
 
 
 def _from_validation(error: RequestValidationError) -> PeltierError:

@@ -167,9 +167,9 @@ async def test_bad_input_gets_one_clear_sentence(loaded: Running) -> None:
     ("content", "content_type", "sentence"),
     [
         (b'{"inputs":', "application/json", "the body is not JSON"),
-        (b'{"inputs": "\xff"}', "application/json", "the request body cannot be read"),
+        (b'{"inputs": "\xff"}', "application/json", "the body is not UTF-8: its byte 12"),
         (b'{"inputs": "a"}', "application/x-www-form-urlencoded", "send it with content-type: application/json"),
-        (b"[" * 60_000, "application/json", "the request body cannot be read"),
+        (b"[" * 60_000, "application/json", "the body nests lists or objects more deeply"),
     ],
 )
 async def test_an_unreadable_body_is_400(loaded: Running, content: bytes, content_type: str, sentence: str) -> None:
