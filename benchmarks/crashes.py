@@ -212,7 +212,8 @@ class Aftermath:
         faulty = set[int]().union(*self.faults.values())
         self.faults["silent"] = {number for number in faulty if is_ready(fleet.clients[number])}
         keys.secrets = {prefix: secret for prefix, secret in keys.secrets.items() if prefix in valid}
-        keys.revoked &= valid
+        # A restore has made keys valid again whose revocation was acknowledged before.
+        keys.revoked.clear()
 
 
 def crash(fleet: CrashFleet, postgres: PostgresServer, url: str, draw: random.Random, number: int) -> Aftermath:
