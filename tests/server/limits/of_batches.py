@@ -70,7 +70,7 @@ def _(servers: Servers) -> Met:
         found = _ended(servers.bert, _rows(2))
     assert [len(_results(servers.bert, found[f"{kind}_file_id"])) for kind in ("output", "error")] == [1, 1]
     (wrong,) = _results(servers.bert, found["error_file_id"])
-    assert wrong["error"]["message"] == "the results of the batch have more than 100 bytes, which is the maximum"
+    assert wrong["error"]["message"] == "the results of the batch have more than the maximum of 100 bytes"
     return "their errors are in the file of errors"
 
 

@@ -66,13 +66,13 @@ def _(servers: Servers) -> Met:
 
 @probe("time of a statement in PostgreSQL", "peltier_store.registry.database._STATEMENT_SECONDS")
 def _(_: Servers) -> Met:
-    assert database._postgresql_arguments(durable=True)["command_timeout"] == 30
+    assert database._postgresql_arguments()["command_timeout"] == 30
     return _DOWN
 
 
 @probe("time to connect to PostgreSQL", "peltier_store.registry.database._CONNECT_SECONDS")
 def _(_: Servers) -> Met:
-    assert database._postgresql_arguments(durable=True)["timeout"] == 10
+    assert database._postgresql_arguments()["timeout"] == 10
     return _DOWN
 
 

@@ -67,6 +67,8 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
+        "peltier_store.registry.leases._MAX_LEASE",
+        "peltier_server.batches.runner._MAX_PAUSE_SECONDS",
         "peltier_store.registry.rollouts.MAX_WAITING",
         "peltier_server.rollouts.answers._MAX_SHOWN_LABELS",
         "peltier_server.rollouts.decision._MAX_LOG",
