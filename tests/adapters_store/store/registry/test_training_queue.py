@@ -21,6 +21,7 @@ from peltier_store.registry import (
     RegistryConflict,
     TrainingDraft,
     TrainingHold,
+    leases,
     training_holder,
 )
 from peltier_store.registry.database import database_url
@@ -54,6 +55,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         # A lease ends only by `expire`, however long the steps take.
         self.patch.setattr(training_holder, "LEASE", timedelta(days=1))
+        self.patch.setattr(leases, "_MAX_LEASE", timedelta(days=1))
 
     def teardown(self) -> None:
         self.runner.run(self.registry.close())
