@@ -52,7 +52,7 @@ def _read_tensors(body: bytes) -> InferRequest:
     whole = body[_LENGTH_BYTES:]
     found: InferRequest = read_json(whole[:length], model=InferRequest, hook=None, max_inputs=_MAX_INPUTS)
     read_parameters(found.parameters, None)
-    read_inputs(found, TEXTS[: len(found.inputs)], whole[length:])
+    read_inputs(found, TEXTS[: len(found.inputs)], memoryview(whole)[length:], _MAX_INPUTS)
     return found
 
 

@@ -3,9 +3,7 @@
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -87,8 +85,8 @@ async def test_a_key_expires_by_itself(caller: Running, monkeypatch: pytest.Monk
     end = datetime.now(UTC) + timedelta(hours=1)
     key = (await make(caller, "predict", expires_at=end.isoformat())).json()["key"]
     for seconds, status in ((-0.001, 200), (0, 401)):
-        now = end.timestamp() + seconds
-        monkeypatch.setattr("peltier_server.auth.keyring.time", SimpleNamespace(time=partial(float, now)))
+        now = end + timedelta(seconds=seconds)
+        monkeypatch.setattr(caller.app.state.keyring, "now", lambda now=now: now)
         assert (await caller.client.get("/info", headers=bearer(key))).status_code == status
 
 
