@@ -18,7 +18,7 @@ INDEX = "model.safetensors.index.json"
 _INDICES, _SINGLES = (INDEX, "pytorch_model.bin.index.json"), ("model.safetensors", "pytorch_model.bin")
 _SUFFIXES = (".bin", ".safetensors")
 # The folder of a repository in the hub's cache begins so.
-_CACHE = "models--"
+_CACHE = ("models--", "datasets--", "spaces--")
 # Of a file beside the weights; the largest published tokenizers have 40 MB.
 _MAX_BYTES = 256 * 1024**2
 
@@ -42,8 +42,8 @@ def check_files(directory: Path, checkpoint: Path) -> None:
     repositories of the cache share.
     """
     root = checkpoint.resolve()
-    # In a cache, the folder of the repository, also of one of its snapshots.
-    root = next((one for one in (root, root.parent.parent) if one.name.startswith(_CACHE)), root)
+    # In a cache, the folder of the repository, also of one of its snapshots or of a folder in it.
+    root = next((one for one in (root, *root.parents) if one.name.startswith(_CACHE)), root)
     shared = root.parent / "blobs" if root.name.startswith(_CACHE) else root
     for path in (directory, *directory.iterdir(), *directory.glob("[0-9]_*/*")):
         target = path.resolve()

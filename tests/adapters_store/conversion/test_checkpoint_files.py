@@ -119,6 +119,20 @@ def test_a_snapshot_is_read_through_the_links_of_its_cache(cache: Path, tmp_path
         check_files(renamed, renamed)
 
 
+@pytest.mark.parametrize("kind", ["models", "datasets", "spaces"])
+def test_a_folder_of_a_snapshot_is_read_through_the_links_of_its_cache(kind: str, tmp_path: Path) -> None:
+    """At any depth, of any kind of repository; and no link leaves the cache."""
+    cache = tmp_path / f"{kind}--acme--encoder"
+    _touch(cache, "blobs/1", f"snapshots/{REVISION}/a/b/config.json")
+    directory = cache / "snapshots" / REVISION / "a/b"
+    (directory / "vocab.txt").symlink_to("../../../../blobs/1")
+    check_files(directory, directory)
+    _touch(tmp_path, "outside")
+    (directory / "merges.txt").symlink_to(tmp_path / "outside")
+    with pytest.raises(BackboneError, match=f"merges.txt is a link out of {cache};"):
+        check_files(directory, directory)
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     """A link to nothing, as in a cache whose download was interrupted; what never ends; and what is huge."""
     (tmp_path / "tokenizer.json").symlink_to("missing")
