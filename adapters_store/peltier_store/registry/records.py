@@ -413,10 +413,11 @@ class StoredEvent:
 
 @dataclass(frozen=True)
 class Position:
-    """A state of the registry: the number of its last change, and the random id of that change.
+    """A state of the registry: the number of its last change, and the random id of the last change up to it that has
+    one. Only changes by servers of a release without ids have none.
 
     After a crash, a failover or a restore the database may reach the same number by another change. So it still has
-    everything that was read at a position only if its history has that number with that id.
+    everything that was read at a position only if it is at that number or later, and has that id there.
     """
 
     revision: int

@@ -6,7 +6,8 @@ has seen every change with a revision of 7 or less. Each commit is durable befor
 
 Each change also has a random id. A restored copy, or a standby that lacked the last changes, may reach a revision that
 was read before, but by a change with another id. So one comparison, of the id of the revision that was read last, tells
-a reader whether the database still has all that it has read, and a writer whether its decision rests on that.
+a reader whether the database still has all that it has read, and a writer whether its decision rests on that. A change
+by a server of a release without ids has none; the id of the last change before it stands for it.
 
 Claims of a queue (`Transactions.claim`) have no revision and do not wait for that row. On PostgreSQL they lock the row
 of the queue that they change, by SKIP LOCKED, and writers that change such a row lock it when they read it.
@@ -60,23 +61,18 @@ _CLOCK = func.clock_timestamp(type_=UtcDateTime()).label("at")
 _KEPT_CHANGES = 10_000
 _CHANGES_AT_ONCE = 1_000
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.
-_ID_OF_SEEN = (
-    select(ChangeRow.id)
-    .where(ChangeRow.number == bindparam("seen", type_=BigInteger))
-    .scalar_subquery()
-    .label("seen_id")
-)
+_LAST_ID = select(ChangeRow.id).order_by(ChangeRow.number.desc()).limit(1)
+_ID_OF_LAST = _LAST_ID.where(ChangeRow.number <= RevisionRow.number).scalar_subquery().label("last_id")
+_ID_OF_SEEN = _LAST_ID.where(ChangeRow.number <= bindparam("seen", type_=BigInteger)).scalar_subquery().label("seen_id")
 _NEXT_REVISION = (
     update(RevisionRow)
     .values(number=RevisionRow.number + 1)
-    .returning(RevisionRow.number, RevisionRow.registry_id, _CLOCK, _ID_OF_SEEN)
+    .returning((RevisionRow.number - 1).label("last"), RevisionRow.registry_id, _CLOCK, _ID_OF_SEEN)
 )
 _CHANGE = insert(ChangeRow).inline()
 _OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number < bindparam("first", type_=BigInteger))
 _AUDIT = insert(AuditRow).inline()
-_POSITION = select(RevisionRow.number, RevisionRow.registry_id, ChangeRow.id, _ID_OF_SEEN, _CLOCK).join(
-    ChangeRow, ChangeRow.number == RevisionRow.number
-)
+_POSITION = select(RevisionRow.number.label("last"), RevisionRow.registry_id, _ID_OF_LAST, _ID_OF_SEEN, _CLOCK)
 _IDENTITY, _TIME = select(RevisionRow.registry_id), select(_CLOCK)
 
 
@@ -291,8 +287,9 @@ class Transactions:
         def write(connection: Connection) -> T:
             seen = self._seen
             row = self._known(connection.execute(_NEXT_REVISION, _number_of(seen)).one_or_none(), seen)
-            _record_change(connection, row.number)
-            return work(WriteTransaction(connection, row.at, actor, row.number))
+            revision = row.last + 1
+            _record_change(connection, revision)
+            return work(WriteTransaction(connection, row.at, actor, revision))
 
         async with self._own_turn():
             return await self._run(Access.WRITE, write)
@@ -300,16 +297,16 @@ class Transactions:
     def _locate(self, connection: Connection, seen: Position | None) -> Position:
         row = self._known(connection.execute(_POSITION, _number_of(seen)).one_or_none(), seen)
         self._clock = row.at, time.monotonic()
-        return Position(row.number, row.id)
+        return Position(row.last, row.last_id or "")
 
     def _known(self, row: Row[Any] | None, seen: Position | None) -> Row[Any]:
         """Raises RegistryGone for no or another registry, and RegistryRewound for one that lacks the change `seen`."""
         if row is None:
             raise _empty(self.name)
         self._require_same(row.registry_id)
-        if seen is not None and row.seen_id != seen.change_id:
+        if seen is not None and (row.last < seen.revision or (row.seen_id or "") != seen.change_id):
             raise RegistryRewound(
-                f"the registry {self.name} is at revision {row.number} and lacks the change that was its revision "
+                f"the registry {self.name} is at revision {row.last} and lacks the change that was its revision "
                 f"{seen.revision}: it was restored, lost changes in a crash, or changed {_KEPT_CHANGES:,} times since"
             )
         return row
