@@ -1,5 +1,6 @@
 """The requests in the file of a batch, one a line, and the lines of its results, in the shape of OpenAI's API."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -67,7 +68,8 @@ class BatchRequests:
 
 def _spans(data: bytes) -> Iterator[tuple[int, int, int]]:
     """The number from 1 on, the start and the end of each line that is not empty."""
-    start, number = 0, 0
+    # Programs of Windows begin a file with this mark.
+    start, number = len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0, 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end

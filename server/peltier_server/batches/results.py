@@ -1,30 +1,41 @@
-"""Results of a batch in temporary files, so that their size does not matter for the server's memory."""
+"""Results of a batch in files in `TMPDIR`, so that their size does not matter for the server's memory."""
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import Self
 
+from peltier_adapters.errors import AdapterError
 from peltier_store.blobs.blobs import BlobError, Blobs
 from peltier_store.registry import BatchPart
 
 
+class ResultsError(AdapterError):
+    """The temporary files cannot be written; their disk may be full."""
+
+
 class LineFile:
-    """Lines in a temporary file, which is gone when it is closed."""
+    """Lines in a temporary file, which is gone when it is closed. Several threads may append to it."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - closed by `close`
+        with _as_results_errors():
+            self._file = TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._lock = Lock()
         self.num_bytes = self.num_lines = 0
 
     def add(self, line: bytes) -> tuple[int, int]:
         """Appends a line, or a piece of one. Returns where it starts and how long it is, for `read`."""
-        start, size = self.num_bytes, len(line)
-        self.num_bytes += size
-        self.num_lines += line.endswith(b"\n")
-        os.pwrite(self._file.fileno(), line, start)
-        return start, size
+        with self._lock, _as_results_errors():
+            start, end = self.num_bytes, self.num_bytes + len(line)
+            # One call may write less.
+            while self.num_bytes < end:
+                self.num_bytes += os.pwrite(self._file.fileno(), line[self.num_bytes - start :], self.num_bytes)
+            self.num_lines += line.endswith(b"\n")
+        return start, len(line)
 
     def read(self, start: int, size: int) -> bytes:
         """What `add` wrote there."""
@@ -32,15 +43,17 @@ class LineFile:
 
     def truncate(self, num_bytes: int, num_lines: int) -> None:
         """Removes what follows the first lines."""
-        self._file.truncate(num_bytes)
+        with _as_results_errors():
+            self._file.truncate(num_bytes)
         self.num_bytes, self.num_lines = num_bytes, num_lines
 
     def append(self, other: Self) -> None:
         """Appends the lines of another file."""
-        self._file.seek(self.num_bytes)
-        other._file.seek(0)
-        shutil.copyfileobj(other._file, self._file)
-        self._file.flush()
+        with _as_results_errors():
+            self._file.seek(self.num_bytes)
+            other._file.seek(0)
+            shutil.copyfileobj(other._file, self._file)
+            self._file.flush()
         self.num_bytes += other.num_bytes
         self.num_lines += other.num_lines
 
@@ -49,8 +62,17 @@ class LineFile:
         return memoryview(mmap(self._file.fileno(), 0, access=ACCESS_READ))
 
     def close(self) -> None:
-        """Frees the disk, when no `content` is used any more."""
-        self._file.close()
+        """Frees the disk, when no `content` is used any more. A write of another thread ends first."""
+        with self._lock:
+            self._file.close()
+
+
+@contextmanager
+def _as_results_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"the temporary files of a batch cannot be written: {error.strerror}") from error
 
 
 class BatchResults:

@@ -47,6 +47,9 @@ _RENEW_SECONDS = 15.0
 _PART_LINES = 256
 _PART_BYTES = 8 * 1024 * 1024
 _PART_SECONDS = 10.0
+# Batches of which answers that follow a refused request are kept for the next turn, and bytes of each.
+_MAX_KEPT = 8
+_MAX_KEPT_BYTES = 64 * 1024 * 1024
 # Requests in progress, beside live ones.
 _NUM_AT_ONCE = 32
 # A quota that is raised meanwhile is noticed after this time.
@@ -77,8 +80,9 @@ class BatchRunner:
         store.sync.follow(self._turns.wake)
         # The file of the last turn, which most often is that of the next turn too.
         self._read: tuple[str, BatchRequests] | None = None
-        # By batch: since when its turns of this server have had no result.
-        self._fruitless_since = dict[str, float]()
+        # By batch: since when its turns on this server have had no result, and how many results it had.
+        self._fruitless = dict[str, tuple[float, int]]()
+        self._answered = dict[str, _Answered]()
 
     def start(self) -> None:
         """Starts to look for batches."""
@@ -87,12 +91,16 @@ class BatchRunner:
     async def close(self) -> None:
         """Stops. The part in progress is computed again by the server that claims the batch."""
         await self._turns.close()
+        for answered in self._answered.values():
+            answered.file.close()
 
     async def _look(self) -> bool:
         """Does one turn, if a batch waits; returns whether one did."""
         counts = await self._batches.count()
         for state in _STATES:
             self._metrics.stored_batches.labels(state).set(counts.get(state, 0))
+        if not counts:
+            self._fruitless.clear()
         batch = await self._batches.claim(self._name) if counts else None
         if batch is None:
             self._read = None
@@ -102,7 +110,11 @@ class BatchRunner:
             await self._take_turn(batch)
         except LeaseLost:
             logger.warning("another server has taken the batch %s", batch.id)
-        except (AdapterError, asyncio.CancelledError):
+        except AdapterError:
+            with suppress(RegistryError):
+                await self._batches.release(batch.id, self._name, pause=timedelta(seconds=_LOOK_SECONDS))
+            raise
+        except asyncio.CancelledError:
             with suppress(RegistryError):
                 await asyncio.shield(self._batches.release(batch.id, self._name))
             raise
@@ -158,7 +170,7 @@ class BatchRunner:
             else:
                 pause = await self._answer(batch, requests, results)
             if results.completed.num_lines + results.failed.num_lines:
-                self._fruitless_since.pop(batch.id, None)
+                self._fruitless.pop(batch.id, None)
                 await self._store_part(batch, results)
             else:
                 await self._wait(batch, requests, pause)
@@ -179,10 +191,13 @@ class BatchRunner:
 
     async def _wait(self, batch: StoredBatch, requests: BatchRequests, pause: float) -> None:
         """Ends a turn without results. Nobody takes the batch again before `pause` seconds have passed."""
-        since = self._fruitless_since.setdefault(batch.id, time.monotonic())
+        since, num_done = self._fruitless.get(batch.id, (0.0, -1))
+        if num_done != batch.num_done:
+            since = time.monotonic()
+            self._fruitless[batch.id] = since, batch.num_done
         is_late = batch.served_at is not None and batch.expires_at <= batch.served_at
         if is_late and time.monotonic() - since >= _EXPIRY_SECONDS:
-            del self._fruitless_since[batch.id]
+            del self._fruitless[batch.id]
             message = f"the request was not computed within the completion window of {batch.completion_window}"
             rest = error_lines(batch.id, requests.lines(batch.num_done), "batch_expired", message)
             await self._finish(batch, "expired", rest)
@@ -196,22 +211,35 @@ class BatchRunner:
 
         Returns after how many seconds a request that has no result yet may be sent again.
         """
-        turn, answers = _Turn(), list[asyncio.Task[_Spooled | None]]()
+        turn, answered = _Turn(), self._answered.pop(batch.id, None) or _Answered()
         try:
             async with asyncio.TaskGroup() as group:
                 for line in requests.lines(batch.num_done, batch.num_done + _PART_LINES):
+                    if line.number in answered.places:
+                        continue
                     await turn.places.acquire()
-                    if answers and turn.is_over:
+                    if turn.num_bytes and turn.is_over:
                         break
                     turn.num_bytes += len(line.body)
-                    answers.append(group.create_task(self._ask(batch, line, turn)))
-            await asyncio.to_thread(turn.copy, [done.result() for done in answers], results)
+                    group.create_task(self._ask(batch, line, turn, answered))
+            await asyncio.to_thread(answered.move, batch.num_done, results)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         finally:
-            turn.spool.close()
+            self._keep(batch.id, answered)
         return turn.pause
 
-    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn") -> "_Spooled | None":
-        """The server's own answer to a request; None if there is none in this turn."""
+    def _keep(self, batch_id: str, answered: "_Answered") -> None:
+        """Keeps answers that follow a request without one for the next turn."""
+        if not answered.places or answered.file.num_bytes > _MAX_KEPT_BYTES:
+            answered.file.close()
+            return
+        self._answered[batch_id] = answered
+        if len(self._answered) > _MAX_KEPT:
+            self._answered.pop(next(iter(self._answered))).file.close()
+
+    async def _ask(self, batch: StoredBatch, line: BatchLine, turn: "_Turn", answered: "_Answered") -> None:
+        """Adds the server's own answer to a request, unless it has to wait for another turn."""
         caller = Caller(batch.tenant, frozenset({"predict"}), batch.created_by)
         headers = {"content-type": "application/json", "x-request-id": f"{batch.id}-{line.number}"}
         call = AppCall("POST", batch.endpoint, line.body, headers, {STORED_CALLER: caller})
@@ -220,10 +248,10 @@ class BatchRunner:
             # A store or an adapter that stays away is the result of the request. Other requests wait for another turn.
             if answer.status in _TEMPORARY and not _is_unavailable(answer):
                 turn.pause = max(turn.pause, float(answer.headers.get("retry-after", 1)))
-                return None
+                return
             turn.num_bytes += len(answer.body)
-            place = await asyncio.to_thread(turn.spool.add, result_line(batch.id, line, answer))
-            return _Spooled(answer.status == _OK, *place)
+            place = await asyncio.to_thread(answered.file.add, result_line(batch.id, line, answer))
+            answered.places[line.number] = _Place(answer.status == _OK, *place)
         finally:
             turn.places.release()
 
@@ -261,8 +289,8 @@ class BatchRunner:
         return reservation
 
 
-class _Spooled(NamedTuple):
-    """A result in the file of a turn."""
+class _Place(NamedTuple):
+    """Where the result of a request is in the file of a turn."""
 
     is_completed: bool
     start: int
@@ -277,21 +305,28 @@ class _Turn:
         self.places = asyncio.Semaphore(_NUM_AT_ONCE)
         self.num_bytes = 0
         self.pause = 0.0
-        # In the order in which they came.
-        self.spool = LineFile()
 
     @property
     def is_over(self) -> bool:
         """Whether no more requests begin."""
         return self.pause > 0 or self.num_bytes > _PART_BYTES or time.monotonic() > self.ends_at
 
-    def copy(self, answers: Iterable[_Spooled | None], results: BatchResults) -> None:
-        """Adds the answers up to the first request that has none."""
-        for answer in answers:
-            if answer is None:
-                return
-            file = results.completed if answer.is_completed else results.failed
-            file.add(self.spool.read(answer.start, answer.size))
+
+class _Answered:
+    """Results of requests by the numbers of their lines, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.file = LineFile()
+        self.places = dict[int, _Place]()
+
+    def move(self, number: int, results: BatchResults) -> None:
+        """Moves those from line `number` on up to the first request that has none, and forgets those of earlier lines:
+        another server has answered them too."""
+        self.places = {line: place for line, place in self.places.items() if line >= number}
+        while place := self.places.pop(number, None):
+            file = results.completed if place.is_completed else results.failed
+            file.add(self.file.read(place.start, place.size))
+            number += 1
 
 
 def _is_unavailable(answer: AppAnswer) -> bool:

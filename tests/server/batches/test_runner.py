@@ -1,11 +1,14 @@
 """Batches, by OpenAI's client over a real socket, and by servers that end in the middle of one."""
 
+import errno
 import itertools
 import json
+import os
 import re
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +21,10 @@ from peltier_client import BatchNotFound, Client, Conflict
 from peltier_server.batches import runner
 from peltier_server.batches.lines import BatchRequests
 from peltier_server.batches.runner import BatchRunner
+from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_store.registry import StoredBatch
+from peltier_store.registry.batches import MAX_ATTEMPTS
+from starlette.types import ASGIApp
 
 from tests.server.conftest import Listen, Listening, until
 
@@ -318,6 +324,63 @@ def test_a_line_that_is_nested_deeply_ends_its_batch(client: openai.OpenAI, dept
     file = client.files.create(file=("rows.jsonl", f"{data}\n".encode()), purpose="batch").id
     batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
     assert ended(client, batch).status == state
+
+
+def test_a_batch_does_not_expire_while_other_servers_answer_it(
+    spent: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although this one has had no result for two hours."""
+    waited, wait = threading.Event(), BatchRunner._wait
+
+    async def long_ago(self: BatchRunner, batch: StoredBatch, requests: BatchRequests, pause: float) -> None:
+        self._fruitless[batch.id] = time.monotonic() - 7200, batch.num_done - 1
+        await wait(self, batch, requests, pause)
+        waited.set()
+
+    monkeypatch.setattr(BatchRunner, "_wait", long_ago)
+    batch = begin(spent, embeddings(5))
+    expire(listening, batch)
+    assert waited.wait(30)
+    assert spent.batches.cancel(batch.id).status in ("cancelling", "cancelled")
+
+
+def test_no_answer_is_computed_twice(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those after a request that has to wait are kept for the next turn."""
+    sent, send_call = Counter[str](), AppCall.send
+
+    async def refuse_once(self: AppCall, app: ASGIApp) -> AppAnswer:
+        number = self.headers["x-request-id"].rpartition("-")[2]
+        sent[number] += 1
+        if number == "3" and sent[number] == 1:
+            return AppAnswer(429, {"retry-after": "0.01"}, b"{}")
+        return await send_call(self, app)
+
+    monkeypatch.setattr(AppCall, "send", refuse_once)
+    done = ended(client, begin(client, embeddings(12)))
+    assert sent == {str(number): 2 if number == 3 else 1 for number in range(12)}
+    assert [one["custom_id"] for one in rows(client, done.output_file_id)] == [f"row-{n}" for n in range(12)]
+
+
+def test_a_full_disk_only_delays_batches(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that cannot keep its results is no end of a server, of which there may be five."""
+    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.01)
+    full, write = iter(range(MAX_ATTEMPTS + 1)), os.pwrite
+
+    def write_or_fail(*given: Any) -> int:
+        if next(full, None) is not None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*given)
+
+    monkeypatch.setattr(os, "pwrite", write_or_fail)
+    assert ended(client, begin(client, embeddings(1))).status == "completed"
+
+
+def test_a_mark_at_the_start_of_a_file_is_not_read(client: openai.OpenAI) -> None:
+    """Programs of Windows write one."""
+    data = f"\ufeff{json.dumps(embeddings(1)[0])}\n".encode()
+    file = client.files.create(file=("rows.jsonl", data), purpose="batch").id
+    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
+    assert ended(client, batch).status == "completed"
 
 
 def test_the_size_of_results_takes_no_memory(

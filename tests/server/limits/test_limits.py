@@ -68,6 +68,8 @@ UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
         "peltier_store.registry.leases._MAX_LEASE",
+        "peltier_server.batches.runner._MAX_KEPT",
+        "peltier_server.batches.runner._MAX_KEPT_BYTES",
         "peltier_server.batches.runner._MAX_PAUSE_SECONDS",
         "peltier_store.registry.rollouts.MAX_WAITING",
         "peltier_server.rollouts.answers._MAX_SHOWN_LABELS",
