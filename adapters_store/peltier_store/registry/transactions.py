@@ -189,7 +189,8 @@ class Transactions:
     """Runs work in transactions. Failures of the database are RegistryErrors of one sentence.
 
     After `identity`, another registry at the same place is a RegistryGone. After `follow`, a database that lacks a
-    change that was read is a RegistryRewound, until `follow` has read everything again.
+    change that was read is a RegistryRewound, until `follow` has read everything again. After a failure of the database
+    nothing is read or written while a dump is being loaded.
     """
 
     def __init__(self, url: URL) -> None:
@@ -200,6 +201,7 @@ class Transactions:
         self._unfinished: set[asyncio.Task[object]] = set()
         self._identity: str | None = None
         self._seen: Position | None = None
+        self._num_failures = self._num_checked_failures = 0
         self._clock = datetime.now(UTC), time.monotonic()
 
     async def close(self) -> None:
@@ -337,13 +339,26 @@ class Transactions:
         finally:
             self._turn.release()
 
+    def _check_failures(self, connection: Connection) -> None:
+        """Whoever has seen the database fail may meet it while a dump is being loaded. A dump may end in the change
+        that was read last, so positions do not show it."""
+        if self._num_checked_failures != (found := self._num_failures):
+            refuse_unfinished_restore(connection)
+            self._num_checked_failures = found
+
     async def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
         def verified(connection: Connection) -> T:
             self._verify(connection)
+            self._check_failures(connection)
             return work(connection)
 
-        with self._as_registry_errors():
-            return await self._engines.run(access, verified)
+        try:
+            with self._as_registry_errors():
+                return await self._engines.run(access, verified)
+        except RegistryError as error:
+            if type(error) in (RegistryError, RegistryGone):
+                self._num_failures += 1
+            raise
 
     @contextmanager
     def _as_registry_errors(self) -> Iterator[None]:

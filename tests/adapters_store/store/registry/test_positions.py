@@ -222,3 +222,31 @@ async def test_a_dump_that_is_being_loaded_is_not_read(postgres_url: str, postgr
                 await replica.snapshot()
         postgres.run("pg_restore", *reach, "-d", name, "--section=post-data", "dump")
         assert await replica.snapshot() == await registry.snapshot()
+
+
+@pytest.mark.postgres
+async def test_a_dump_that_ends_in_the_change_that_was_read_last_is_not_taken_for_whole(
+    postgres_url: str, postgres: PostgresServer
+) -> None:
+    """A server that saw the database without tables neither reads nor writes until the dump is loaded, whatever its
+    position is."""
+    reach = ("-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres")
+    name = database_url(postgres_url).database or ""
+    async with opened(postgres_url) as registry:
+        await registry.identity()
+        seen = (await registry.snapshot()).position
+        postgres.run("pg_dump", *reach, "-Fc", "-f", "same", name)
+        postgres.execute(name, "DROP SCHEMA public CASCADE")
+        with pytest.raises(RegistryGone, match="is missing"):
+            await registry.snapshot(seen)
+        postgres.execute(name, "CREATE SCHEMA public")
+        postgres.run("pg_restore", *reach, "-d", name, "--section=pre-data", "same")
+        postgres.run("pg_restore", *reach, "-d", name, "--data-only", "-t", "revision", "-t", "changes", "same")
+        for _ in range(2):
+            with pytest.raises(RegistryGone, match="is being restored"):
+                await registry.create_tenant("refused", actor="ann")
+            with pytest.raises(RegistryGone, match="is being restored"):
+                await registry.snapshot(seen)
+        postgres.run("pg_restore", *reach, "-d", name, "--clean", "--if-exists", "same")
+        assert (await registry.snapshot(seen)).position == seen
+        await registry.create_tenant("accepted", actor="ann")
