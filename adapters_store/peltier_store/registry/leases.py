@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import InstrumentedAttribute
 
-# Longer than any lease.
-_MAX_LEASE = timedelta(minutes=2)
+# Much longer than any lease: after a failover the clock may be minutes behind, and the holders are still alive.
+_MAX_LEASE = timedelta(hours=1)
 
 
 def is_over(expires_at: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
