@@ -55,6 +55,8 @@ class Collector:
         the deletions in progress.
         """
         await require_own(self._registry, self._blobs)
+        # The clock of this machine may be hours ahead of the database's, which `now` knows from then on.
+        await self._registry.position()
         done = Collected(num_partial_files=await self._blobs.sweep(_MIN_AGE))
         batch: list[StoredBlob] = []
         async for entry in self._blobs.entries():

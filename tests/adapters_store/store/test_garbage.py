@@ -1,6 +1,7 @@
 import asyncio
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -279,6 +280,14 @@ async def test_the_time_that_the_registry_takes_is_the_collectors(
     digest = await blobs.put(b"orphan")
     assert await Collector(registry, blobs).run() == Collected(num_kept=1)
     await registry.reserve(digest)
+
+
+async def test_the_age_of_a_blob_goes_by_the_clock_of_the_registry(registry: Registry, tmp_path: Path) -> None:
+    """That of this machine is three hours ahead, and no position was read before."""
+    registry._transactions._clock = datetime.now(UTC) + timedelta(hours=3), time.monotonic()
+    blobs = Blobs.open(tmp_path / "blobs")
+    await blobs.put(b"young")
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1)
 
 
 async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Registry, tmp_path: Path) -> None:
