@@ -81,10 +81,13 @@ def run(module: str, job: object, name: str, environment: Mapping[str, str]) -> 
 
 
 def answer(work: Callable[[Any], Any]) -> None:
-    """Write what `work` returns for the job, or the AdapterError that it raises."""
+    """Write what `work` returns for the job, or the AdapterError that it raises, and end the process with the threads
+    that still run."""
     job = json.load(sys.stdin)
     try:
         found = {"answer": work(job)}
     except AdapterError as error:
         found = {"error": str(error)}
     json.dump(found, sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)

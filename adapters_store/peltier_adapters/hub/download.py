@@ -7,13 +7,17 @@ that keeps what was downloaded (HF_HOME).
 import glob
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, constants, snapshot_download
+from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 
 from peltier_adapters.hub.address import HubRepository
@@ -33,6 +37,8 @@ _READ = re.compile(
 _MEMORY_BYTES = 2 * 1024**3
 # Of huggingface_hub's own files, such as its lists.
 _OTHER_BYTES = 16 * 1024**2
+# Between two looks at what is written.
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def fetch(job: Mapping[str, Any], apply: Callable[[Limits], None] = Limits.apply
     sizes = _sizes(found)
     apply(Limits(seconds_for(sum(sizes.values())), _MEMORY_BYTES, _OTHER_BYTES + max(sizes.values())))
     with as_hub_errors(f"{found} cannot be downloaded"):
-        directory = snapshot_download(found.name, revision=commit, allow_patterns=[glob.escape(path) for path in sizes])
+        directory = _download(found, sizes)
         _verify(found, Path(directory))
     return {"address": str(found), "directory": directory, "files": sorted(sizes)}
 
@@ -82,6 +88,36 @@ def _sizes(repository: HubRepository) -> dict[str, int]:
         raise HubError(f"{repository} has neither an artifact, NAME.safetensors of Peltier, nor an adapter_config.json")
     BOUNDS.check(sizes, str(repository))
     return sizes
+
+
+def _download(repository: HubRepository, sizes: Mapping[str, int]) -> str:
+    """The directory of the files. The limit of the process is of each file; here all together have no more bytes than
+    are listed."""
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository.name, repo_type="model")
+    before, listed = _files(folder), sum(sizes.values())
+    pool, patterns = ThreadPoolExecutor(1), [glob.escape(path) for path in sizes]
+    work = pool.submit(snapshot_download, repository.name, revision=repository.revision, allow_patterns=patterns)
+    pool.shutdown(wait=False)
+    while True:
+        done = wait([work], _LOOK_SECONDS).done
+        new = [found for number, found in _files(folder).items() if number not in before]
+        if sum(size for _, size in new) > listed + _OTHER_BYTES:
+            for path, _ in new:
+                path.unlink(missing_ok=True)
+            raise HubError(f"{repository} has more bytes than the {listed:,} that the hub lists for its files")
+        if done:
+            return work.result()
+
+
+def _files(folder: Path) -> dict[int, tuple[Path, int]]:
+    """Each file and its size by its number on the disk, which stays when it is renamed."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                found[status.st_ino] = path, status.st_size
+    return found
 
 
 def _verify(repository: HubRepository, directory: Path) -> None:

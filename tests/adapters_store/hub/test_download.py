@@ -1,6 +1,7 @@
 """Repositories at a commit, downloaded from a hub on loopback that may lie."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,21 @@ def test_a_process_of_its_own_downloads(hub: Hub, tmp_path: Path, monkeypatch: p
     assert (found.directory / "a.safetensors").read_bytes() == FILES["a.safetensors"]
     with pytest.raises(AdapterError, match="hf://acme/x@v9 cannot be read: 404"):
         download(HubRepository("acme/x", "v9"))
+
+
+def test_all_files_together_have_no_more_bytes_than_are_listed(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is below the limit of the process. The download is ended before its last byte comes, and nothing is kept."""
+    files = {f"{number}.safetensors": bytes([number]) * 12_000_000 for number in range(3)}
+    hub.add("acme/x", files)
+    hub.listed, hub.last_byte = dict.fromkeys(files, 1), threading.Event()
+    for name, value in {"HF_ENDPOINT": hub.endpoint, "HF_HUB_CACHE": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(hub_download, "run", run)
+    try:
+        with pytest.raises(AdapterError, match=r"has more bytes than the 3 that the hub lists for its files$"):
+            download(ADDRESS)
+    finally:
+        hub.last_byte.set()
+    assert [path for path in (tmp_path / "models--acme--x" / "blobs").iterdir() if path.stat().st_size] == []
