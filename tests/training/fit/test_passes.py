@@ -166,6 +166,24 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
     assert whole.norm() > 0
 
 
+def test_blocks_below_the_first_one_keep_nothing(
+    make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch
+):  # fmt: skip
+    """The adapter's own values are all in the blocks above."""
+    found = list[int]()
+
+    def look(self: AdapterTrainer, *_: Any) -> None:
+        found.append(self.memory.num_bytes([Size(16)]))
+        raise Compared
+
+    monkeypatch.setattr(AdapterTrainer, "training_step", look)
+    for first in (0, 1):
+        with pytest.raises(Compared):
+            learn(prepare(make_run("classification", "lora", overrides={"first_block": str(first)})))
+    assert found[0] == memory(bert).num_bytes([Size(16)])
+    assert found[1] * bert.config.num_layers == found[0] * (bert.config.num_layers - 1)
+
+
 def _pairs(folder: Path) -> Data:
     draw, words = random.Random(0), ("a", "film", "the", "plot", "is", "very", "actor", "and", "good", "bad")
     rows = [{"text": " ".join(draw.choices(words, k=5)), "pair": " ".join(draw.choices(words, k=7))} for _ in range(40)]

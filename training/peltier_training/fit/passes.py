@@ -34,11 +34,13 @@ class Size:
 @dataclass(frozen=True)
 class PassMemory:
     """Estimates the memory of passes with gradients over rows of an adapter with `parts`, of which a step keeps
-    `copies` until its backward pass."""
+    `copies` until its backward pass. The first `lower` blocks of an encoder have no gradients, so a pass keeps nothing
+    of them."""
 
     config: BackboneConfig
     parts: Parts
     copies: int = 1
+    lower: int = 0
 
     def num_bytes(self, sizes: Sequence[Size]) -> int:
         """The bytes of one pass over rows of these sizes."""
@@ -46,7 +48,7 @@ class PassMemory:
         longest = max(size.read for size in sizes) + self._prefix
         writers = max(size.written for size in sizes)
         encoder = read * (_KEPT_STATES * config.hidden_size + self._own) + len(sizes) * config.num_heads * longest**2
-        values = config.num_layers * encoder
+        values = (config.num_layers - self.lower) * encoder
         if written:
             blocks = config.num_blocks - config.num_layers
             attended = config.num_heads * (longest + writers + self._prefix)
@@ -62,7 +64,7 @@ class PassMemory:
     def _own(self) -> int:
         """Values of a token in each block that the adapter adds: as a map from the hidden size has them."""
         num = count_parameters(served_parts(self.parts), self.config)
-        return _COPIES * num // (self.config.hidden_size * self.config.num_blocks)
+        return _COPIES * num // (self.config.hidden_size * (self.config.num_blocks - self.lower))
 
     def check(self, sizes: Sequence[Size], most: int) -> None:
         """Raise a `TrainingError` if one of the rows alone needs more than `most` bytes."""

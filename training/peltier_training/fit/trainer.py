@@ -221,7 +221,13 @@ class AdapterTrainer(RunTrainer):
     @cached_property
     def memory(self) -> PassMemory:
         """The memory of the passes of a step."""
-        return PassMemory(self.adapter.backbone.config, self.adapter.parts, len(self._streams()))
+        lower = self.adapter.lower_blocks if isinstance(self.adapter, HeadedAdapter) else None
+        return PassMemory(
+            self.adapter.backbone.config,
+            self.adapter.parts,
+            copies=len(self._streams()),
+            lower=0 if lower is None else lower.num,
+        )
 
     def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
