@@ -13,6 +13,7 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.machine.cores import usable_cores
+from peltier_backbone.machine.memory import available_bytes
 from peltier_client.commands.doctor import Finding, FindingLevel
 from rich.filesize import decimal
 
@@ -23,8 +24,6 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _NOISE_FACTOR = 1.15
 
 _SUBJECT = "memory"
-_MEMORY_INFO = Path("/proc/meminfo")
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
 # Python, torch and the libraries around them.
 _PROGRAM_BYTES = 400 * 1024 * 1024
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -196,24 +195,3 @@ def _compare(parts: dict[str, int], available: int | None, place: str) -> Iterat
         return
     step = "lower device_bytes and host_bytes, or give the server more memory; a full server would be killed"
     yield Finding(subject=_SUBJECT, level="broken", text=text, next_step=step)
-
-
-def available_bytes(memory_info: Path = _MEMORY_INFO, limit: Path = _LIMIT) -> int | None:
-    """The memory that a server can have: all that is not in use, or the limit of the control group (cgroup v2)."""
-    found = [size for size in (_free_bytes(memory_info), _limit_bytes(limit)) if size is not None]
-    return min(found, default=None)
-
-
-def _free_bytes(path: Path) -> int | None:
-    try:
-        lines = dict(line.split(":", 1) for line in path.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-
-
-def _limit_bytes(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # no cgroup v2, or "max": no limit
-        return None
