@@ -33,7 +33,7 @@ TOO_MUCH: dict[str, tuple[list[dict[str, str]], dict[str, Any], str]] = {
 def test_what_needs_too_much_memory_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str):
     """With the value and the bound, and no step is taken."""
     rows, asked, reason = TOO_MUCH[name]
-    monkeypatch.setattr(requests, "PASS_BYTES", 2**18 if name == "one long row" else 2**26)
+    monkeypatch.setattr(requests, "pass_bytes", lambda device: 2**18 if name == "one long row" else 2**26)
     refused = desk.do(desk.job(jsonl(rows), request(**asked)))
     assert isinstance(refused, Refused)
     assert refused.reason.startswith(reason)

@@ -19,11 +19,10 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import LABEL_COLUMN, Data
 from peltier_training.errors import TrainingError, shown
+from peltier_training.service.pass_bytes import pass_bytes
 
 DEFAULT_SHARE = 0.2
 CHECKPOINTS = Path("run")
-# Of a step's passes, by estimate.
-PASS_BYTES = 4 * 2**30
 # A request names the seed beside its settings; the other two follow from the number of rows.
 _NO_SETTINGS = ("seed", "validation_interval", "open_end", "max_steps")
 # What a tenant may ask for at most, so that one training neither fills the memory nor a log.
@@ -139,7 +138,7 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
         threads=machine.threads,
         resume=resume,
         writes_events=False,
-        pass_bytes=PASS_BYTES,
+        pass_bytes=pass_bytes(machine.device),
     )
 
 
