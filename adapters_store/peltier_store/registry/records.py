@@ -449,5 +449,5 @@ def check_name(kind: str, name: str) -> None:
 
 def check_text(kind: str, text: str) -> None:
     """Raises InvalidRecord for text that one of the databases cannot store."""
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if re.search("[\0\ud800-\udfff]", text) is not None:
         raise InvalidRecord(f"the {kind} {text!r} contains a zero byte or a lone surrogate")

@@ -2,9 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
+from itertools import chain
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, delete, insert, or_, select, update
@@ -30,6 +31,7 @@ from peltier_store.registry.records import (
     TrainingDraft,
     TrainingSummary,
     check_name,
+    check_text,
 )
 from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
@@ -63,6 +65,8 @@ def create(
 
 def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> StoredTraining:
     check_name("task", draft.task)
+    for text in _texts_in(draft.request):
+        check_text("text of the request", text)
     files = _files_of(writing.connection, tenant, draft)
     request_bytes = len(json.dumps(draft.request).encode())
     _require_room(writing, tenant, files)
@@ -92,6 +96,16 @@ def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Sto
     record(writing, training.id, [NewEvent("state", "The training is queued.", {"state": "queued"})])
     writing.audit(tenant, "create_training", training.id, task=draft.task)
     return training
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Every text of a value of JSON, and every name in it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(map(_texts_in, (*value, *value.values())))
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_texts_in, value))
 
 
 def _files_of(connection: Connection, tenant: str, training: TrainingDraft | StoredTraining) -> list[StoredFile]:

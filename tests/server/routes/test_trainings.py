@@ -418,6 +418,12 @@ async def test_other_columns_may_have_any_text(caller: Running) -> None:
         ({"settings": {"n": {}}}, "settings.n: must be true or false, a finite number, or a text"),
         ({"seed": -1}, "seed is -1: input should be greater than or equal to 0"),
         ({"notes": "x"}, "notes is unknown here"),
+        ({"label_column": "a\0"}, "the text of the request 'a\\x00' contains a zero byte or a lone surrogate"),
+        ({"text_columns": ["text", "a\0"]}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"settings": {"a\0": 1}}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"settings": {"template": "a\0"}}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"metadata": {"a": "\0"}}, "the text of the request '\\x00' contains a zero byte"),
+        ({"recipe": "a\0"}, "the text of the request 'a\\x00' contains a zero byte"),
     ],
 )
 async def test_what_cannot_be_trained_is_refused_at_once(caller: Running, change: dict[str, Any], message: str) -> None:

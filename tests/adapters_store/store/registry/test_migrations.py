@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot, VersionRecord
 from peltier_store.registry.database import MIGRATIONS, database_url
-from peltier_store.registry.tables import TrainingTimeRow
+from peltier_store.registry.tables import TrainingRow, TrainingTimeRow
 from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, select, text
 
@@ -93,6 +93,27 @@ def test_the_minutes_of_trainings_count_after_the_upgrade(config: Config) -> Non
     assert asyncio.run(seconds_of_hours(url)) == [("acme", f"{recent[:13]}:00:00", 120.0)]
 
 
+def test_requests_of_trainings_are_shown_after_the_upgrade(config: Config) -> None:
+    """Whatever texts the requests have: PostgreSQL reads no value of JSON with a zero byte in it."""
+    command.upgrade(config, "0014")
+    url = config.get_main_option("sqlalchemy.url", "")
+    requests = (
+        r'{"preset": "lora", "recipe": "bert-base/glue", "label_column": "a\u0000"}',
+        r'{"task_type": "span", "recipe": "a\u0000", "preset": "\ud800"}',
+    )
+    columns = "id, tenant, task, state, request, keep_examples, size_bytes, created_at, created_by, seconds"
+    asyncio.run(execute(url, (
+        "INSERT INTO tenants (name, created_at, revision, weight) VALUES ('acme', '2026-11-01 12:00:00.000000', 1, 1)",
+        *(
+            f"INSERT INTO trainings ({columns}, attempts, checkpoint_bytes, artifact_bytes) VALUES ('{number}', "  # noqa: S608
+            f"'acme', 'sst2', 'failed', '{request}', false, 1, '2026-11-01 12:00:00.000000', 'ann', 0, 0, 0, 0)"
+            for number, request in enumerate(one.replace(":", r"\:") for one in requests)
+        ),
+    )))  # fmt: skip
+    command.upgrade(config, "head")
+    assert asyncio.run(outlines(url)) == [(None, "lora", "bert-base/glue"), ("span", None, None)]
+
+
 def test_a_reader_upgrades_nothing(config: Config) -> None:
     """An older schema is refused in one sentence and not changed; the newest schema is read without a migration."""
     command.upgrade(config, "0001")
@@ -129,6 +150,14 @@ async def seconds_of_hours(url: str) -> list[tuple[str, str, float]]:
     )
     await engines.close()
     return [(one.tenant, f"{one.hour:%Y-%m-%d %H:%M:%S}", one.seconds) for one in found]
+
+
+async def outlines(url: str) -> list[tuple[str | None, ...]]:
+    wanted = select(TrainingRow.task_type, TrainingRow.preset, TrainingRow.recipe).order_by(TrainingRow.id)
+    engines = create_engines(database_url(url))
+    found = await engines.run(Access.READ, lambda connection: connection.execute(wanted).all())
+    await engines.close()
+    return [tuple(one) for one in found]
 
 
 async def upgrade_and_read(url: str) -> RegistrySnapshot:
