@@ -46,7 +46,7 @@ _OUTAGE = {"outage": "identity provider"}
 
 async def _fetch_keys(url: str, trusted: ssl.SSLContext) -> PyJWKSet:
     """The key set at `url`. Raises `ValueError` if it is too large or no JSON object."""
-    pieces = list[bytes]()
+    body = bytearray()
     # An answer that is not compressed, because its bytes are counted.
     async with (
         httpx2.AsyncClient(verify=trusted, timeout=None) as client,
@@ -54,10 +54,12 @@ async def _fetch_keys(url: str, trusted: ssl.SSLContext) -> PyJWKSet:
     ):
         answer.raise_for_status()
         async for piece in answer.aiter_raw():
-            pieces.append(piece)
-            if sum(map(len, pieces)) > _MAX_KEY_SET_BYTES:
+            body += piece
+            # Pieces that have arrived already would otherwise be read in one turn of the event loop.
+            await asyncio.sleep(0)
+            if len(body) > _MAX_KEY_SET_BYTES:
                 raise ValueError(f"they have more than {_MAX_KEY_SET_BYTES} bytes")
-    keys = json.loads(b"".join(pieces))
+    keys = json.loads(body)
     if not isinstance(keys, dict):
         raise ValueError("they are no JSON object")
     return await asyncio.to_thread(PyJWKSet.from_dict, keys)

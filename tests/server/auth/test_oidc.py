@@ -5,12 +5,13 @@ import base64
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Semaphore, Thread
 from typing import Any
 
+import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -41,6 +42,7 @@ class IdentityProvider:
         self.answers = Event()
         self.answers.set()
         self.pieces: Iterable[bytes] | None = None  # sent in place of the keys
+        self.is_chunked = False
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,6 +51,8 @@ class IdentityProvider:
                 provider.asked.release()
                 provider.answers.wait()
                 self.send_response(200 if provider.is_up else 500)
+                if provider.is_chunked:
+                    self.send_header("transfer-encoding", "chunked")
                 self.end_headers()
                 with suppress(ConnectionError):
                     for piece in provider.pieces or [json.dumps({"keys": provider.public}).encode()]:
@@ -179,6 +183,27 @@ async def test_what_is_no_key_set_is_not_waited_for(
     monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 60.0)
     idp.pieces = None
     assert (await tokens.caller(idp.token())).tenant == "a"
+
+
+async def test_small_pieces_leave_turns_to_others(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each piece, also where many have arrived at once."""
+    idp.is_chunked, idp.pieces = True, [b"1\r\n \r\n" * 5000 + b"0\r\n\r\n"]
+    taken, most, read = 0, 0, httpx2.Response.aiter_raw
+
+    async def counted(answer: httpx2.Response) -> AsyncIterator[bytes]:
+        nonlocal taken
+        async for piece in read(answer):
+            taken += 1
+            yield piece
+
+    monkeypatch.setattr(httpx2.Response, "aiter_raw", counted)
+    asking = asyncio.create_task(OidcTokens(idp.provider()).caller(idp.token()))
+    while not asking.done():
+        before = taken
+        await asyncio.sleep(0)
+        most = max(most, taken - before)
+    assert isinstance(asking.exception(), Unavailable)
+    assert (taken, most) == (5000, 1)
 
 
 async def test_keys_are_fetched_once(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
