@@ -123,10 +123,7 @@ async def write_pieces(
             return bytes(body)
         write = partial(_write_some, pieces, body, PIECE_BYTES, pause=True)
         more = await preparation.run(context.tenant, MAX_PIECE_COST, write)
-    raise InvalidInput(
-        f"the answer has more than {limit} bytes, the most that an answer may have: send fewer inputs in a request, or "
-        "ask for less of each"
-    )
+    raise InvalidInput(f"the answer has more than {limit} bytes, the most that max_answer_bytes of this server allows")
 
 
 def _write_some(pieces: Iterator[bytes], body: bytearray, num_bytes: int, *, pause: bool = False) -> bool:

@@ -47,7 +47,7 @@ async def test_an_answer_ends_at_the_bound(preparation: Preparation, context: Re
     """Whatever was forecast: of pieces without end it takes those that fit, and those of the last turn."""
     taken = itertools.count()
     pieces = (_PIECE for _ in taken)
-    with pytest.raises(InvalidInput, match="more than 200000 bytes, the most that an answer may have"):
+    with pytest.raises(InvalidInput, match="more than 200000 bytes, the most that max_answer_bytes of this server"):
         await write_pieces(preparation, context, pieces, num_before)
     assert 1000 * next(taken) <= _MAX_BYTES - num_before + BYTES_ON_THE_LOOP + PIECE_BYTES + 2000
 

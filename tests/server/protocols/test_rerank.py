@@ -155,8 +155,7 @@ def test_repeated_documents_count_in_the_answer(
         for answer in answers:
             assert answer.status_code == 422
             assert answer.json()["error"]["message"] == (
-                "the answer has more than 5000 bytes, the most that an answer may have: send fewer inputs in a "
-                "request, or ask for less of each"
+                "the answer has more than 5000 bytes, the most that max_answer_bytes of this server allows"
             )
 
 
