@@ -423,7 +423,7 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "bytes of entries on such a page, and on one of batches or jobs, after which it ends",
+    "bytes of entries on such a page, except one of activity, and on one of batches or jobs, after which it ends",
     "peltier_server.http.list_pages.MAX_PAGE_BYTES",
 )
 def _(servers: Servers) -> Met:
