@@ -54,10 +54,10 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-def _ask_grpc(server: Small) -> str:
+def _ask_grpc(server: Small, method: str = "ServerMetadata") -> str:
     """The code of a call whose message does not come."""
     with grpc.insecure_channel(f"127.0.0.1:{grpc_port(server.listening.app)}") as channel:
-        call = channel.stream_unary("/inference.GRPCInferenceService/ServerMetadata")
+        call = channel.stream_unary(f"/inference.GRPCInferenceService/{method}")
         silent = iter(threading.Event().wait, None)
         error = call.future(silent, metadata=(("authorization", f"Bearer {KEY}"),), timeout=60).exception(60)
     return f"gRPC's own `{error.code().name}`"
@@ -73,7 +73,7 @@ def _closed_by_grpc(server: Small, begin: bytes) -> Met:
 
 
 @probe(
-    "calls over gRPC at a time, of callers with a key, and calls on one connection",
+    "calls over gRPC at a time, of callers with a key; three quarters of them of one tenant or on one connection",
     "peltier_server.protocols.oip.grpc.server._MAX_CALLS",
 )
 def _(servers: Servers) -> Met:
@@ -85,7 +85,18 @@ def _(servers: Servers) -> Met:
             return _ask_grpc(other)
 
 
-@probe("time for the message of a call over gRPC")
+@probe(
+    "probes over gRPC at a time (`ServerLive`, `ServerReady`); three quarters of them from one address",
+    "peltier_server.protocols.oip.grpc.server._MAX_PROBES",
+)
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpc_server, "_MAX_PROBES", 0)
+        with servers.start("bert", grpc_port=0) as other:
+            return _ask_grpc(other, "ServerLive")
+
+
+@probe("time for the message of a call over gRPC, and for its answer to be taken")
 def _(servers: Servers) -> Met:
     with servers.start("bert", grpc_port=0, stall_seconds=STALL_SECONDS) as other:
         return _ask_grpc(other)
@@ -108,6 +119,14 @@ def _(servers: Servers) -> Met:
 def _(servers: Servers) -> Met:
     with servers.start("bert", grpc_port=0, stall_seconds=STALL_SECONDS) as other:
         return _closed_by_grpc(other, b"")
+
+
+@probe("time that a connection over gRPC has no calls", "peltier_server.protocols.oip.grpc.server._IDLE_SECONDS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpc_server, "_IDLE_SECONDS", 0.2)
+        with servers.start("bert", grpc_port=0) as other:
+            return _closed_by_grpc(other, PREFACE)
 
 
 @probe(

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,8 @@ from tritonclient.utils import InferenceServerException
 
 from benchmarks.common.libraries import installed
 from tests.server.conftest import Listen, Listening
-from tests.server.protocols.oip.grpc_port import PREFACE, grpc_port
+from tests.server.protocols.oip import frames
+from tests.server.protocols.oip.grpc_port import PREFACE, grpc_of, grpc_port
 
 KEY = "plt_the-right-key"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -260,24 +262,67 @@ def test_calls_without_a_key_take_no_place(
 
 
 def test_a_tenant_leaves_places_to_others(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most three of four are held by calls whose message does not come; after its deadline a place is free."""
-    monkeypatch.setattr(grpc_server, "_MAX_CALLS", 4)
+    """At most six of eight are held by calls whose message does not come; after its deadline a place is free. A
+    connection has no more of them."""
+    monkeypatch.setattr(grpc_server, "_MAX_CALLS", 8)
     with listen(grpc_port=0, admin_key=KEY, stall_seconds=1) as started:
         other = started.add_tenant("predict").key
-        with grpc.insecure_channel(f"127.0.0.1:{grpc_port(started.app)}") as channel:
+        address, own = f"127.0.0.1:{grpc_port(started.app)}", [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(address) as first, grpc.insecure_channel(address, options=own) as channel:
             calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
             def ask(key: str) -> str:
                 return str(calls.ServerMetadata(service_pb2.ServerMetadataRequest(), metadata=metadata_of(key)).name)
 
-            held = silent_calls(channel, 4, KEY)
-            refused = next(call for call in held if call.exception(timeout=60).code() is grpc.StatusCode.UNAVAILABLE)
-            assert refused.details().startswith("3 calls over gRPC of tenant 'default' are in progress; 1 more would")
+            held = silent_calls(first, 6, KEY)
+            wait_until(lambda: grpc_of(started.app)._calls.total == 6)
+            (refused,) = silent_calls(channel, 1, KEY)
+            assert refused.exception(timeout=60).code() is grpc.StatusCode.UNAVAILABLE
+            assert refused.details().startswith("6 calls over gRPC of tenant 'default' are in progress; 1 more would")
             assert dict(refused.trailing_metadata()) == {"retry-after": "1"}
             assert ask(other) == "peltier"
-            late = {end_of(call) for call in held if call is not refused}
+            late = {end_of(call) for call in held}
             assert late == {("DEADLINE_EXCEEDED", "the message did not arrive within 1 s")}
             assert ask(KEY) == "peltier"
+        with socket.create_connection(("127.0.0.1", grpc_port(started.app)), timeout=60) as connection:
+            connection.sendall(PREFACE)
+            assert frames.MAX_CONCURRENT_STREAMS + bytes([0, 0, 0, 6]) in connection.recv(1024)
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_answer_that_nobody_takes_holds_no_place(listen: Listen) -> None:
+    """After the time to take it; its bytes count until the connection ends, because gRPC keeps them."""
+    with listen(grpc_port=0, admin_key=KEY, stall_seconds=0.5) as started:
+        server, answer_bytes = grpc_of(started.app), started.app.state.preparation.answer_bytes
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as deaf:
+            deaf.sendall(
+                frames.beginning() + frames.call(0, "ServerLive") + frames.call(1, "ServerMetadata", **HEADERS)
+            )
+            wait_until(lambda: server._calls.total == 1 and server._probes.taken == 1 and answer_bytes.total > 0)
+            wait_until(lambda: server._calls.total == server._probes.taken == 0)
+            assert answer_bytes.total > 0
+        wait_until(lambda: answer_bytes.total == 0)
+
+
+def test_probes_leave_places_to_other_addresses(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most three of four are held by a caller who takes no answer."""
+    monkeypatch.setattr(grpc_server, "_MAX_PROBES", 4)
+    with listen(grpc_port=0, admin_key=KEY) as started:
+        server = grpc_of(started.app)
+        with socket.create_connection(("127.0.0.1", server.port), 60, source_address=("127.0.0.2", 0)) as deaf:
+            deaf.sendall(frames.beginning() + b"".join(frames.call(number, "ServerLive") for number in range(20)))
+            received = b""
+            while b"3 probes over gRPC of ipv4:127.0.0.2 are in progress" not in received:
+                received += deaf.recv(65_536)
+            assert server._probes.taken == 3
+            with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as other:
+                assert other.is_server_live()
 
 
 def test_connections_are_bounded(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:

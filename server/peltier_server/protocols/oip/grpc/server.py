@@ -4,7 +4,8 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -14,9 +15,10 @@ import grpc
 import grpc.aio
 from fastapi import FastAPI
 from google.protobuf.message import DecodeError
-from peltier_client.errors import BadRequest, PeltierError, TooLarge, TooSlow
+from peltier_client.errors import BadRequest, PeltierError, QueueFull, TooLarge, TooSlow
 
-from peltier_server.fairness.shared_bound import SharedBound
+from peltier_server import retry_hints
+from peltier_server.fairness.shared_bound import SharedBound, Shares, max_alone
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.application import AppState
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
@@ -35,10 +37,15 @@ _MAX_AGE_SECONDS = 600.0
 _GRACE_SECONDS = 300.0
 # A caller who does not begin to speak gRPC holds a connection for this time.
 _HANDSHAKE_SECONDS = 5.0
-# The most calls of callers with a key, because each holds a whole message, and the most of a connection. gRPC refuses
-# further ones of a connection before it makes an object of them, which a caller who takes them back at once could
-# otherwise cause without an end.
+# How long a connection without calls stays open. gRPC has no rule by which new connections displace idle ones, and
+# channels connect again by themselves.
+_IDLE_SECONDS = 10.0
+# The most calls of callers with a key, because each holds a whole message. A connection has at most those that a tenant
+# may have alone: gRPC makes no object of further ones, which a caller who takes them back at once could otherwise cause
+# without an end.
 _MAX_CALLS = 128
+# The most calls that need no key. An answer takes some milliseconds unless the caller does not take it.
+_MAX_PROBES = 64
 # Fields and lengths that a message has beside its texts or its answer.
 _MESSAGE_BYTES = 1024 * 1024
 # The most fields of a message: for each input three texts, and for all of them the names and parameters of tensors.
@@ -85,8 +92,9 @@ class GrpcServer:
     The metadata `authorization`, `x-request-id`, `x-session-id`, `traceparent` and `tracestate` are its headers.
 
     The server checks the key before it reads the message, and calls without a right key take no place of others. The
-    message must arrive within `stall_seconds`. The answer counts among the bytes of answers until the caller has taken
-    it. A connection is closed when it is old, or idle for `keep_alive_seconds`.
+    message must arrive within `stall_seconds`, and the caller must take the answer in the same time. The answer counts
+    among the bytes of answers until the caller has taken it or the connection has ended, because gRPC keeps it so long.
+    A connection is closed when it is old or idle.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -97,11 +105,12 @@ class GrpcServer:
         limits = settings.limits
         self._stall_seconds = limits.stall_seconds
         self._calls = SharedBound(_MAX_CALLS, "calls over gRPC")
+        self._probes = Shares(_MAX_PROBES)
         self._options = (
             ("grpc.max_allowed_incoming_connections", MAX_GRPC_CONNECTIONS),
-            ("grpc.max_concurrent_streams", _MAX_CALLS),
+            ("grpc.max_concurrent_streams", max_alone(_MAX_CALLS)),
             ("grpc.server_handshake_timeout_ms", _milliseconds(min(_HANDSHAKE_SECONDS, limits.stall_seconds))),
-            ("grpc.max_connection_idle_ms", _milliseconds(limits.keep_alive_seconds)),
+            ("grpc.max_connection_idle_ms", _milliseconds(_IDLE_SECONDS)),
             ("grpc.max_connection_age_ms", _milliseconds(_MAX_AGE_SECONDS)),
             ("grpc.max_connection_age_grace_ms", _milliseconds(_GRACE_SECONDS)),
             ("grpc.max_receive_message_length", limits.max_body_bytes + _MESSAGE_BYTES),
@@ -161,7 +170,9 @@ class GrpcServer:
         state: AppState = self._app.state  # type: ignore[assignment]
         try:
             if method.is_open:
-                await context.write(await self._ask(method, method.make(method.kind(), None), headers, context))
+                with self._hold_probe(context.peer().rpartition(":")[0]):
+                    answer = await self._ask(method, method.make(method.kind(), None), headers, context)
+                    await self._send(context, answer, lambda: None)
                 return
             tenant = (await state.authenticator.caller(headers)).tenant
             with self._calls.hold(tenant, 1):
@@ -172,8 +183,7 @@ class GrpcServer:
                 else:
                     call = await state.preparation.run(tenant, len(data) // BYTES_PER_COST, read)
                 answer = await self._ask(method, call, headers, context)
-                with state.preparation.answer_bytes.hold(tenant, answer.ByteSize()):
-                    await context.write(answer)
+                await self._send(context, answer, state.preparation.answer_bytes.hold(tenant, answer.ByteSize()).end)
         except PeltierError as error:
             state.metrics.observe_request(None, error.status, time.monotonic() - started)
             wait = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
@@ -189,6 +199,37 @@ class GrpcServer:
         if message is grpc.aio.EOF:
             raise BadRequest("the call has no message")
         return message
+
+    async def _send(self, context: Any, answer: Any, end: Callable[[], None]) -> None:
+        """Sends `answer`, and calls `end` once gRPC does not keep it. Raises `TooSlow` if nobody takes it in time."""
+
+        def finish(sending: asyncio.Task[None]) -> None:
+            end()
+            if not sending.cancelled():
+                sending.exception()  # of a caller who has left, for nobody if the wait is over
+
+        # A write that is cancelled frees nothing: gRPC keeps the answer until the connection ends.
+        sending = asyncio.create_task(context.write(answer))
+        sending.add_done_callback(finish)
+        done, _ = await asyncio.wait({sending}, timeout=self._stall_seconds)
+        if not done:
+            raise TooSlow(f"the caller did not take the answer within {self._stall_seconds:g} s")
+        await sending
+
+    @contextmanager
+    def _hold_probe(self, address: str) -> Iterator[None]:
+        """Counts an open call of an address, which leaves places to others. Raises `QueueFull` if it has no place."""
+        if self._probes.rest(1) < 0 or not self._probes.allows(address, 1, 1):
+            raise QueueFull(
+                f"{self._probes.held(address)} probes over gRPC of {address} are in progress, and {self._probes.taken} "
+                f"of at most {_MAX_PROBES} of all addresses; 1 more does not fit",
+                retry_after=retry_hints.SOON,
+            )
+        self._probes.take(address, 1, 1)
+        try:
+            yield
+        finally:
+            self._probes.give_back(address, 1, 1)
 
     async def _ask(self, method: _Method, call: AppCall, headers: Mapping[str, str], context: Any) -> Any:
         """The message that answers `call`. Ends the call of `context` with an error if the app answers with one."""
