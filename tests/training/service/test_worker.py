@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, chdir
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -354,7 +354,7 @@ async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
         take_back(writing)
         claimed = claim(writing, name)
-        writing.connection.execute(row.values(lease_expires_at=datetime(2100, 1, 1, tzinfo=UTC)))
+        writing.connection.execute(row.values(lease_expires_at=writing.at + timedelta(minutes=30)))
         return claimed
 
     claimed = await queue.registry._transactions.write("", claim_expired)
