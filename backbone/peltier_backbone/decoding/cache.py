@@ -73,16 +73,27 @@ class Cache:
         """Assign slots to rows of `lengths` tokens as `join` does. In the block `keep` fills them, from tensors of the
         `Arrival`. If the block raises, they are free again."""
         copies = copies or [1] * len(lengths)
-        slots = self._take(sum(copies))
+        slots = self._reserve(sum(copies), max(lengths))
         try:
             yield self._arrival(slots, lengths, copies)
         except BaseException:
             self.leave(slots)
             raise
 
+    def _reserve(self, count: int, width: int) -> list[int]:
+        """The lowest `count` free slots, with room for encoder rows of `width` tokens. They are in use only when both
+        buffers have room, so that a failure has nothing to free but the buffers of an empty cache."""
+        slots = list(itertools.islice((slot for slot in itertools.count() if slot not in self._live), count))
+        try:
+            self.memory.reserve(max(slots) + 1, width)
+            self.own.reserve(max(slots) + 1, 1)
+        except BaseException:
+            self.leave([])
+            raise
+        self._live.update(slots)
+        return slots
+
     def _arrival(self, slots: list[int], lengths: Sequence[int], copies: Sequence[int]) -> Arrival:
-        self.memory.reserve(max(slots) + 1, max(lengths))
-        self.own.reserve(max(slots) + 1, 1)
         rows = [row for row, count in enumerate(copies) for _ in range(count)]
         for slot, row in zip(slots, rows, strict=True):
             self.memory.lengths[slot] = lengths[row]
@@ -112,11 +123,6 @@ class Cache:
     def reorder(self, slots: Sequence[int], sources: Sequence[int]) -> None:
         """Let each of `slots` continue from the decoded tokens of its source; all read one encoder row (beams)."""
         self.own.copy(slots, sources)
-
-    def _take(self, count: int) -> list[int]:
-        slots = list(itertools.islice((slot for slot in itertools.count() if slot not in self._live), count))
-        self._live.update(slots)
-        return slots
 
 
 class KVBuffer:
@@ -156,8 +162,8 @@ class KVBuffer:
         layers, _, _, heads, _, head_size = self.data.shape
         data = self.data.new_zeros(layers, 2, new_slots, heads, new_width, head_size)
         data[:, :, :old_slots, :, :old_width] = self.data
-        self.data = data
-        self.lengths += [0] * (new_slots - old_slots)
+        lengths = self.lengths + [0] * (new_slots - old_slots)
+        self.data, self.lengths = data, lengths
 
     def grow(self, slots: Sequence[int]) -> None:
         """Add one to the length of each of `slots`, to which the caller has written a token."""

@@ -1,5 +1,8 @@
 """Rows join and leave the decoder between two steps; each has the same states as alone."""
 
+from collections.abc import Callable, Sequence
+from itertools import count
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache, EncoderKV, KVBuffer
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 LENGTHS = (5, 1, 17, 30, 8, 2, 11)
 STEPS = 9
@@ -154,6 +158,66 @@ def test_rows_that_cannot_join_leave_no_slots(t5: Backbone):
         raise MemoryError
     assert list(cache.lengths) == [0, 1]
     assert cache.join(first) == [[2], [3]]
+
+
+class _Shortage(TorchFunctionMode):
+    """Call number `number` of torch has no memory."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._left = number
+
+    def __torch_function__(
+        self, func: Callable[..., object], types: object, args: Sequence[object] = (), kwargs: object = None
+    ) -> object:
+        self._left -= 1
+        if self._left == -1:
+            raise MemoryError
+        return func(*args, **(kwargs or {}))
+
+
+@torch.inference_mode()
+def test_a_join_without_memory_changes_no_row(backbone: Backbone):
+    """Whichever allocation of a join fails: the caller sees that memory lacks, the live row goes on as alone, in the
+    order of steps that it had, and the rows that could not join do so later."""
+    rows, texts = _rows(4), _texts(4)
+    alone = [_alone(backbone, row, text) for row, text in zip(rows, texts, strict=True)]
+    first, more = _remember(backbone, rows[:1]), _remember(backbone, rows[1:])
+    for number in count():
+        cache = _cache(backbone)
+        step = backbone.arrange(*cache.join(first), cache)
+        states = [step(texts[0, :1])]
+        try:
+            with _Shortage(number):
+                cache.join(more, [1, 2, 1])
+        except MemoryError:
+            assert cache.lengths == {0: 1}
+        else:
+            break
+        states.append(step(texts[0, 1:2]))
+        torch.testing.assert_close(torch.cat(states), alone[0][:2], atol=1e-5, rtol=0)
+        assert cache.join(more, [1, 2, 1]) == [[1], [2, 3], [4]]
+        found = backbone.arrange(range(5), cache)(texts[[0, 1, 2, 2, 3], [2, 0, 0, 0, 0]])
+        expected = [alone[row][step] for row, step in ((0, 2), (1, 0), (2, 0), (2, 0), (3, 0))]
+        torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=0)
+    assert number > 10, "a join has more allocations"
+
+
+@torch.inference_mode()
+def test_a_first_join_without_memory_keeps_none(t5: Backbone):
+    """A buffer that was allocated before another failed does not stay."""
+    memory = _remember(t5, _rows(3))
+    for number in count():
+        cache = _cache(t5)
+        try:
+            with _Shortage(number):
+                cache.join(memory)
+        except MemoryError:
+            assert cache.lengths == {}
+            stores = (cache.memory.data, cache.own.data)
+            assert [store.untyped_storage().nbytes() for store in stores] == [0, 0]
+        else:
+            break
 
 
 def _store() -> KVBuffer:
