@@ -1,6 +1,8 @@
 """Options of a T5 and of embeddings are checked."""
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -77,3 +79,13 @@ def test_what_is_neither_is_refused():
 def test_every_known_template_has_its_text():
     """Names are no templates."""
     assert all("{text}" in template for template in TEMPLATES.values())
+
+
+def test_sizes_are_checked_without_assert_statements():
+    """`python -O` removes them."""
+    code = (
+        "from peltier_training.config.task_options import EmbeddingOptions\n"
+        "EmbeddingOptions(matryoshka='abc').check('embedding')"
+    )
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert "TrainingError: matryoshka is 'abc'; it must be numbers of dimensions" in done.stderr

@@ -203,7 +203,7 @@ class EmbeddingOptions:
             raise TrainingError(f"projection is {self.projection}; {task_type} has at most {MAX_VECTOR_SIZE} values")
         if self.temperature is not None and not 0 < self.temperature < math.inf:
             raise TrainingError(f"temperature is {self.temperature}; it must be a number above 0")
-        assert self.dimensions is not None
+        self.check_size(MAX_SIZE)
 
     def check_size(self, size: int) -> None:
         """Raise a `TrainingError` for a Matryoshka dimension that an embedding of `size` values does not have."""

@@ -37,7 +37,7 @@ def _backbone(name: str, device: str) -> Backbone:
 def load(path: Path | str, *, backbone: str = "minilm", device: str = "auto") -> "Adapter":
     """The adapter of an artifact. Raises an `ArtifactError` with every reason if `backbone` cannot serve it."""
     adapter = Adapter(Path(path).read_bytes(), backbone, device)
-    assert adapter.artifact
+    _ = adapter.artifact  # checked now, and not at its first use
     return adapter
 
 
