@@ -1,11 +1,13 @@
 """The files of a foreign adapter: its tensors, and its JSON configuration.
 
-An importer takes each tensor once; tensors left over are refused. Settings that it does not know must be off.
+Every tensor that the configuration promises must be there, and every tensor that is there must be used: an importer
+compares the names that its settings promise with those in the file (`check_promise`), takes each tensor once, and
+refuses tensors left over. Settings that it does not know must be off.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +83,25 @@ class Checkpoint:
             tensors[short] = tensor
         return Checkpoint(tensors, self.where)
 
+    def check_promise(self, what: str, promised: Collection[str], found: Collection[str], setting: str) -> None:
+        """Refuses names that `setting` promises and the file lacks, and names that the file has without a promise. They
+        are names of modules or tensors; `what` says what the file has of them: "LoRA of"."""
+        if lacking := set(promised) - set(found):
+            raise AdapterError(f"{self.where} has no {what} {_shown(lacking)}, which {setting} promises")
+        if surplus := set(found) - set(promised):
+            raise AdapterError(f"{self.where} has {what} {_shown(surplus)}, which {setting} does not promise")
+
     def finish(self) -> None:
         """Refuses tensors that are left."""
         if self._left:
-            names = ", ".join(map(repr, sorted(self._left)[:_MAX_SHOWN_NAMES]))
-            num_hidden = len(self._left) - _MAX_SHOWN_NAMES
-            more = f" {and_more(num_hidden)}" if num_hidden > 0 else ""
-            raise AdapterError(f"{self.where} has tensors that this importer does not support: {names}{more}")
+            raise AdapterError(f"{self.where} has tensors that this importer does not support: {_shown(self._left)}")
+
+
+def _shown(names: Collection[str]) -> str:
+    """The first of `names` in order, and how many more there are."""
+    num_hidden = len(names) - _MAX_SHOWN_NAMES
+    more = f" {and_more(num_hidden)}" if num_hidden > 0 else ""
+    return ", ".join(map(repr, sorted(names)[:_MAX_SHOWN_NAMES])) + more
 
 
 def find_file(directory: Path, names: Sequence[str]) -> Path:

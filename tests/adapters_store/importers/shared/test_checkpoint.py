@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
 
 
 class _Harmful:
@@ -68,3 +68,19 @@ def test_a_missing_path_is_said(tmp_path: Path) -> None:
         find_file(tmp_path / "no", ("a.bin",))
     with pytest.raises(AdapterError, match=r"has none of the files a\.bin, b\.bin"):
         find_file(tmp_path, ("a.bin", "b.bin"))
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (("a.0",), "small has no LoRA of 'a.1', which targets promises"),
+        ((), "small has no LoRA of 'a.0', 'a.1', which targets promises"),
+        (("a.0", "a.1", "b", "c", "d", "e"), "small has LoRA of 'b', 'c', 'd' and 1 more, which targets does not prom"),
+    ],
+)
+def test_what_is_promised_and_what_is_there_are_the_same(found: tuple[str, ...], sentence: str) -> None:
+    """A name that the file lacks is refused, and so is one that no setting promises."""
+    checkpoint = Checkpoint({}, Path("small"))
+    checkpoint.check_promise("LoRA of", ("a.0", "a.1"), ("a.1", "a.0"), "targets")
+    with pytest.raises(AdapterError, match=sentence):
+        checkpoint.check_promise("LoRA of", ("a.0", "a.1"), found, "targets")
