@@ -25,8 +25,9 @@ from peltier_adapters.importers.shared.bottleneck import (
     take_rule,
 )
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
-from peltier_adapters.importers.shared.head import create_head, label_names, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.head import create_head, take_dense, take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead, take_gate
+from peltier_adapters.importers.shared.labels import label_names
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.parts import (
     KeysValues,
@@ -39,7 +40,7 @@ from peltier_adapters.importers.shared.parts import (
     take_pair,
     unfold_prefix,
 )
-from peltier_adapters.spec.parts import PoolingKind
+from peltier_adapters.spec.parts import HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _NO_EFFECT_ON_BOTTLENECK = (
@@ -66,7 +67,7 @@ _HEAD_TYPES: Mapping[str, TaskType | None] = {
     "tagging": "token-classification",
     "question_answering": "span",
 }
-_HEAD_DESCRIPTION = ("name", "model_type", "model_name", "hidden_size", "version", "num_labels")
+_HEAD_DESCRIPTION = ("name", "model_name", "version")
 
 
 def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
@@ -228,11 +229,8 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 
 def _read_outer(path: Path, backbone: Backbone) -> _Saved:
-    outer, config = read_config(find_file(path, ("adapter_config.json",))), backbone.config
-    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
-        found = outer.get(key, own)
-        if found != own:
-            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
+    outer = read_config(find_file(path, ("adapter_config.json",)))
+    _check_model(outer, backbone.config)
     name = outer.get("name")
     if not isinstance(name, str):
         raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
@@ -240,6 +238,13 @@ def _read_outer(path: Path, backbone: Backbone) -> _Saved:
     outer.ignore("config", *_DESCRIPTION)
     outer.finish()
     return _Saved(outer, name, version)
+
+
+def _check_model(outer: ConfigFile, config: BackboneConfig) -> None:
+    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
+        found = outer.get(key, own)
+        if found != own:
+            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
 
 
 def _members(saved: _Saved) -> dict[str, ConfigFile]:
@@ -290,14 +295,20 @@ def _read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
     checkpoint = read_checkpoint(find_file(path, _HEAD_FILES)).renamed(base_names)
     raw = outer.get("config")
     config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
-    labels = label_names(config.get("label2id") if raw else outer.get("label2id"))
     plain = type_of_class(outer.get("model_class"))
     head = _flexible_head(config, checkpoint, name, backbone) if raw else _plain_head(checkpoint, plain, backbone)
-    outer.ignore("label2id", *_HEAD_DESCRIPTION)
+    named = config if raw else outer
+    if head.piece is None:
+        named.ignore("label2id", "num_labels")  # a language model's outputs are tokens
+    else:
+        assert isinstance(head.piece.spec, HeadSpec), "it is a head"
+        head = replace(head, labels=label_names(named, head.piece.spec.outputs))
+    _check_model(outer, backbone.config)
+    outer.ignore(*_HEAD_DESCRIPTION)
     for settings in (outer, config):
         settings.finish()
     checkpoint.finish()
-    return replace(head, labels=labels)
+    return head
 
 
 def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Backbone) -> SavedHead:
@@ -312,10 +323,11 @@ def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Ba
 
 def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
     kind = config.get("head_type")
-    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # the tensors have the sizes and biases
+    config.ignore("vocab_size", "dropout_prob")
     if backbone.config.generates and kind == "seq2seq_lm":
         config.only("layers", 1)
-        config.only("layer_norm", False)
+        for key in ("layer_norm", "bias"):
+            config.only(key, False)
         config.ignore("shift_labels", "activation_function")
         _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
         return SavedHead()
@@ -330,7 +342,8 @@ def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbo
     config.ignore("activation_function")
     task_type = _HEAD_TYPES[kind]
     outputs = len(SPAN_LABELS) if task_type == "span" else None
-    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden)
+    biased = bool(config.get("bias", True))
+    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden, biased=biased)
     pooling: PoolingKind = "pooler" if config.get("use_pooler", False) else "first"
     return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
 

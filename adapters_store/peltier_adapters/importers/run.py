@@ -1,6 +1,7 @@
 """Imports a foreign adapter as an artifact, with options for its task, which its checkpoint does not describe."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from peltier_adapters.spec.head import MAX_TERMS, MIN_TERMS
 from peltier_adapters.spec.parts import HeadSpec, PoolingKind, part_problems, position_offset
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, INPUTS_OF, SPAN_LABELS, TOKEN_HEAD_TYPES, TaskSpec, TaskType
 
+logger = logging.getLogger(__name__)
 _MAX_EXAMPLES = 64
 _SENTENCES = (
     "The weather was fine, so we walked along the river until it was dark.",
@@ -87,13 +89,21 @@ class TaskOptions:
         assert foreign.head is not None, "`_with_head` has added a head"
         head = foreign.head.spec
         assert isinstance(head, HeadSpec)
-        kind = self.task_type or foreign.task_type or _type_of(head)
+        kind = self._type(foreign.task_type, head)
         if kind == "multi-vector-embedding" or (kind == "sparse-embedding") != (head.terms is not None):
             raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which {_reads(head)}")
         if (kind in TOKEN_HEAD_TYPES) != (head.pooling == "tokens"):
             raise AdapterError(f"task type {kind} does not fit the checkpoint's head, which {_reads(head)}")
         labels = self._labels(kind, foreign, head.outputs)
         return {"type": kind, "labels": labels, "padded": foreign.padded, "normalized": foreign.normalized}
+
+    def _type(self, saved: TaskType | None, head: HeadSpec) -> TaskType:
+        """The type of the options, which must be that of the checkpoint's head if that is known. A head of one output
+        may rank."""
+        ranks = self.task_type == "ranking" and head.outputs == 1 and head.pooling != "tokens"
+        if None not in (self.task_type, saved) and self.task_type != saved and not ranks:
+            raise AdapterError(f"task type {self.task_type} was given; the checkpoint's head is one of {saved}")
+        return self.task_type or saved or _type_of(head)
 
     def _labels(self, kind: str, foreign: ImportedAdapter, outputs: int) -> tuple[str, ...]:
         if kind in EMBEDDING_TYPES:
@@ -104,9 +114,19 @@ class TaskOptions:
             if outputs != 1:
                 raise AdapterError(f"a {kind} has one output; the checkpoint's head has {outputs}")
             return self.labels or (_ONE_LABEL[kind],)
-        labels = self.labels or foreign.labels or tuple(map(str, range(outputs)))
+        saved = foreign.labels
+        if self.labels and saved and self.labels != saved and set(self.labels) == set(saved):
+            raise AdapterError(
+                f"labels {', '.join(self.labels)} were given; the checkpoint's head has them in another order: "
+                f"{', '.join(saved)}"
+            )
+        labels = self.labels or saved or tuple(map(str, range(outputs)))
         if len(labels) != outputs:
             raise AdapterError(f"{len(labels)} labels were given; the checkpoint's head has {outputs} outputs")
+        if not self.labels and not saved:
+            logger.warning(
+                "the checkpoint names no labels, so they are %s to %s; --labels names them", labels[0], labels[-1]
+            )
         return labels
 
     def _text_fields(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class ModernBertConfig(EncoderConfig):
 
     Layers whose `is_local` is true attend to tokens at most `window` away, the others to all. Rotary positions turn by
     angles of base `local_theta` in local layers, else `global_theta`, stretched by `global_yarn`. `classifier_pooling`
-    and `classifier_activation` are those of the model's own classifier.
+    and `classifier_activation` are those of the model's own classifier, and its dense layer may be `classifier_biased`.
     """
 
     pre_norm: ClassVar[bool] = True
@@ -43,6 +43,7 @@ class ModernBertConfig(EncoderConfig):
     global_yarn: Yarn | None = None
     classifier_pooling: SentencePooling = "first"
     classifier_activation: str = "gelu"
+    classifier_biased: bool = False
 
     @property
     def num_norms(self) -> int:
@@ -92,6 +93,7 @@ def parse_modernbert(fields: Fields) -> ModernBertConfig:
         global_yarn=_yarn(fields),
         classifier_pooling=_pooling(fields),
         classifier_activation=str(fields.raw.get("classifier_activation", "gelu")),
+        classifier_biased=bool(fields.raw.get("classifier_bias", False)),
         dropout=fields.rate("mlp_dropout", 0.0),
         **values,
     )

@@ -2,26 +2,27 @@
 model of transformers or sentence-transformers."""
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from peltier_backbone.checkpoint.config import BackboneConfig, EuroBertConfig, ModernBertConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, EuroBertConfig, ModernBertConfig, load_config
 from peltier_backbone.checkpoint.sentence_files import read_sentence_pooling
 from peltier_backbone.errors import BackboneError
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint, read_config
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
+from peltier_adapters.importers.shared.labels import label_names, type_of_problem
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
+_CHOICES = "ForMultipleChoice"
 _MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
 _DENSE_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -38,11 +39,14 @@ class Dense:
     bias: Tensor
 
 
-def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | None) -> Dense:
-    """The layer `name` with a weight [out, width], where None is any size; a missing bias is zeros."""
+def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | None, *, biased: bool = True) -> Dense:
+    """The layer `name` with a weight [out, width], where None is any size, and with a bias if it is `biased`."""
     weight = checkpoint.take(f"{name}.weight", out, width)
-    bias = checkpoint.take_if(f"{name}.bias", len(weight))
-    return Dense(weight, torch.zeros(len(weight)) if bias is None else bias)
+    if biased:
+        return Dense(weight, checkpoint.take(f"{name}.bias", len(weight)))
+    if f"{name}.bias" in checkpoint:
+        raise AdapterError(f"{checkpoint.where} has the tensor '{name}.bias'; its configuration says that it has none")
+    return Dense(weight, torch.zeros(len(weight)))
 
 
 def create_head(
@@ -126,7 +130,7 @@ def take_normed_head(
     output = create_head(
         take_dense(checkpoint, "classifier", None, hidden),
         "tokens" if task_type in TOKEN_TYPES else config.classifier_pooling,
-        take_dense(checkpoint, "head.dense", hidden, hidden),
+        take_dense(checkpoint, "head.dense", hidden, hidden, biased=config.classifier_biased),
         "gelu",
     )
     norm = checkpoint.take("head.norm.weight", hidden)
@@ -135,44 +139,53 @@ def take_normed_head(
 
 def type_of_class(name: object) -> TaskType | None:
     """The type of the tasks of a transformers class, such as `BertForTokenClassification`; None for other classes, and
-    for sequence classification, whose type depends on its outputs."""
+    for sequence classification, whose type depends on its outputs. Raises an `AdapterError` for multiple choice."""
+    if isinstance(name, str) and name.endswith(_CHOICES):
+        raise AdapterError(f"the head is that of a {name}, which scores choices; that is not supported")
     found = (kind for ending, kind in _CLASSES.items() if isinstance(name, str) and name.endswith(ending))
     return next(found, None)
-
-
-def label_names(ids: object) -> tuple[str, ...] | None:
-    """Names in the order of their ids; None if they are only LABEL_0, LABEL_1, …"""
-    if not isinstance(ids, dict) or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
-        return None
-    names = sorted(ids, key=lambda name: int(ids[name]))
-    return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else tuple(names)
 
 
 def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConfig) -> SavedHead:
     """The head in the file or directory `path`. The class in a directory's `config.json` decides what the head reads,
     or else `task_type`."""
-    if (path / MODULES_FILE).is_file():
+    if (path / MODULES_FILE).is_file() and not _is_cross_encoder(path):
         return read_sentence_head(path, config)
-    described = _describe(path, task_type)
+    described = (path / "config.json").is_file()
+    settings = read_config(path / "config.json") if described else ConfigFile({}, path)
+    named = settings.get("architectures", [])
+    kind = type_of_class(named[0]) if isinstance(named, list) and named else task_type
     checkpoint = read_checkpoint(find_file(path, _MODEL_FILES)).renamed(base_names)
-    head = take_head(checkpoint, config, described.task_type)
+    head = take_head(checkpoint, _model_config(settings, path, config), kind)
     if head is None:
         raise AdapterError(
             f"{path} has no tensor 'classifier.weight', 'classifier.out_proj.weight' or 'qa_outputs.weight'"
         )
-    return replace(described, piece=head)
+    assert isinstance(head.spec, HeadSpec), "it is a head"
+    labels = label_names(settings, head.spec.outputs)
+    problem = None if head.spec.pooling == "tokens" else type_of_problem(settings, head.spec.outputs)
+    return SavedHead(head, labels, problem or kind)
 
 
-def _describe(path: Path, task_type: TaskType | None) -> SavedHead:
-    """The labels and the task type in the model's configuration."""
-    if not (path / "config.json").is_file():
-        return SavedHead(task_type=task_type)
-    config = read_config(path / "config.json")
-    named, labels = config.get("architectures", []), label_names(config.get("label2id"))
-    if not isinstance(named, list) or not named:
-        return SavedHead(labels=labels, task_type=task_type)
-    several = config.get("problem_type") == "multi_label_classification"
-    return SavedHead(labels=labels, task_type=type_of_class(named[0]) or ("multilabel" if several else None))
+def _is_cross_encoder(directory: Path) -> bool:
+    """Whether the modules of sentence-transformers are a classifier, which it lists since its version 6."""
+    file = directory / "config_sentence_transformers.json"
+    return file.is_file() and read_config(file).get("model_type") == "CrossEncoder"
+
+
+def _model_config(settings: ConfigFile, directory: Path, backbone: BackboneConfig) -> BackboneConfig:
+    """The configuration of the model whose head it is, or `backbone` if its directory has none."""
+    if settings.get("model_type") is None:
+        return backbone
+    try:
+        own = load_config(directory)
+    except BackboneError as error:
+        raise AdapterError(str(error)) from None
+    if own.family != backbone.family:
+        raise AdapterError(f"{settings.where}: model_type is {own.family!r}; this backbone's is {backbone.family!r}")
+    if own.family == "deberta-v2":
+        settings.only("pooler_hidden_act", "gelu")
+    return own
 
 
 def read_sentence_head(directory: Path, config: BackboneConfig) -> SavedHead:
@@ -215,7 +228,8 @@ def _read_dense(directory: Path, pooling: PoolingKind, config: BackboneConfig) -
     """A linear layer becomes the output layer. With a tanh after it, it becomes the hidden layer before an identity."""
     settings = read_config(find_file(directory, ("config.json",)))
     checkpoint = read_checkpoint(find_file(directory, _DENSE_FILES))
-    dense = take_dense(checkpoint, "linear", None, config.hidden_size)
+    biased = bool(settings.get("bias", True))
+    dense = take_dense(checkpoint, "linear", None, config.hidden_size, biased=biased)
     checkpoint.finish()
     act = str(settings.get("activation_function", "Tanh")).rpartition(".")[2]
     if act == "Identity":

@@ -118,7 +118,8 @@ def test_a_classifier_has_the_activation_of_its_family(
 
 def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilbert: Backbone, tmp_path: Path) -> None:
     """DistilBERT has no pooler that could replace the layer."""
-    save_file({"classifier.weight": torch.ones(3, 48)}, tmp_path / "head.safetensors")
+    tensors = {"classifier.weight": torch.ones(3, 48), "classifier.bias": torch.ones(3)}
+    save_file(tensors, tmp_path / "head.safetensors")
     with pytest.raises(AdapterError, match="reads 'pre_classifier', which the checkpoint does not have"):
         import_adapter(Import("peft", bare, "labels", head=tmp_path / "head.safetensors"), distilbert)
 
