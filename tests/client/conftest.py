@@ -138,7 +138,8 @@ class LittleServer:
                 answer.before()
                 content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
                 self.send_response(answer.status)
-                for name, value in ({"content-length": str(len(content))} | answer.headers).items():
+                own = {"content-length": str(len(content)), "x-request-id": headers.get("x-request-id", "none")}
+                for name, value in (own | answer.headers).items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)

@@ -10,6 +10,7 @@ import httpx2
 
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
 from peltier_client.exchange.request import IDEMPOTENCY_HEADER, Request
+from peltier_client.exchange.request_ids import REQUEST_ID_HEADER, foreign_request_id, new_request_id
 from peltier_client.exchange.transfer import ReportedFile
 from peltier_client.protocol.session import OPEN_TENANT, SESSION_HEADER, session_id
 
@@ -87,19 +88,33 @@ class ServerConnection:
             return ConnectionFailed(f"no connection to {url}: {reason}")
         return ConnectionFailed(f"the connection to {url} broke: {reason}")
 
+    def require_answer(self, response: httpx2.Response) -> None:
+        """Raise `ConnectionFailed` if the response answers the request of another client."""
+        foreign = foreign_request_id(response)
+        if foreign is not None:
+            url, own = self.url.copy_with(username=None, password=None), response.request.headers[REQUEST_ID_HEADER]
+            raise ConnectionFailed(
+                f"the connection to {url} gave the answer to another request: its {REQUEST_ID_HEADER} is {foreign}, "
+                f"and that of this request is {own}"
+            )
+
 
 def http_request(
     http: httpx2.Client | httpx2.AsyncClient, request: Request[Any], tenant: str | None
 ) -> httpx2.Request:  # fmt: skip
-    """`request` as `http` sends it. `tenant` is the caller's, None while it is unknown."""
+    """`request` as `http` sends it, with an id of its own each time. `tenant` is the caller's, None while it is
+    unknown."""
+    own_id = {REQUEST_ID_HEADER: new_request_id()}
     if request.file is not None:
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)
         files = {"file": (name, sent, "application/octet-stream")}
         if request.report is not None:
             files["report"] = (*request.report, "application/json")
-        return http.build_request(request.method, request.path, data=dict(request.form), files=files)
-    headers = dict(request.headers) | ({"content-type": "application/json"} if request.json is not None else {})
+        return http.build_request(request.method, request.path, data=dict(request.form), files=files, headers=own_id)
+    headers = (
+        own_id | dict(request.headers) | ({"content-type": "application/json"} if request.json is not None else {})
+    )
     session = session_id(request.task, tenant)
     if session is not None:
         headers[SESSION_HEADER] = session

@@ -62,6 +62,7 @@ class Client:
 
     Methods raise a `PeltierError`. They retry, `max_attempts` in all, after failed connections, 429 and 503, with the
     pause that the server asks for, and then have fewer requests in flight, so any number of calls may begin at once.
+    A process that is forked later has connections of its own. An answer to another request is a `ConnectionFailed`.
     `timeout` is in seconds, for each of connecting, sending and waiting for the answer. `transport` replaces the
     network, for tests.
 

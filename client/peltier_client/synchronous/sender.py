@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -11,6 +12,7 @@ import stamina
 
 from peltier_client.errors import PeltierError, TimedOut
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
+from peltier_client.exchange.forks import OwnBody, num_forks
 from peltier_client.exchange.in_flight import RequestGate, is_refusal
 from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.request import Page, Request
@@ -31,16 +33,27 @@ class LongOperation(Protocol):
 E = TypeVar("E", bound=LongOperation)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Connections and the requests in flight on them, of a process that `num_forks` forks made. It holds the pool of
+    the `parent`, whose connections this process must neither use nor end."""
+
+    http: httpx2.Client
+    gate: RequestGate
+    num_forks: int
+    parent: "Pool | None"
+
+
 class Sender:
-    """The connection pool of one server, with retries and a limit on requests in flight that follows the server. Every
-    method raises a `PeltierError`."""
+    """The connection pool of one server, with retries and a limit on requests in flight that follows the server. A
+    forked process opens a pool of its own. Every method raises a `PeltierError`."""
 
     def __init__(self, connection: ServerConnection, transport: httpx2.BaseTransport | None) -> None:
         self.connection = connection
-        self._http = httpx2.Client(**connection.options, transport=transport)
+        self._transport = transport
+        self._pool = self._open_pool(None)
         self._retrying = stamina.RetryingCaller(**connection.retrying)
         self._tenant = connection.tenant
-        self._gate = RequestGate()
 
     def send(self, request: Request[T]) -> T:
         """The result of `request`, with retries if the request allows them."""
@@ -93,34 +106,55 @@ class Sender:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._own_pool().http.close()
+
+    def _open_pool(self, parent: Pool | None) -> Pool:
+        http = httpx2.Client(**self.connection.options, transport=self._transport)
+        return Pool(http, RequestGate(), num_forks(), parent)
+
+    def _own_pool(self) -> Pool:
+        pool = self._pool
+        if pool.num_forks != num_forks() and not pool.http.is_closed:
+            pool = self._pool = self._open_pool(pool)
+        return pool
 
     def _send_once(self, request: Request[T]) -> T:
+        pool = self._own_pool()
         try:
-            with self._gate.enter() as exchange:
-                response = self._receive(request)
+            with pool.gate.enter() as exchange:
+                response = self._receive(pool, request)
                 exchange.is_refused = is_refusal(response.status_code, response.headers)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
         return request.read(response)
 
-    def _receive(self, request: Request[T]) -> httpx2.Response:
-        sent = http_request(self._http, request, self._tenant)
-        if request.on_progress is None or request.file is not None:
-            return self._http.send(sent)
-        response = self._http.send(sent, stream=True)
+    def _receive(self, pool: Pool, request: Request[T]) -> httpx2.Response:
+        response = self._begin(pool, request)
         try:
-            response.stream = ReportedBody(response, request.on_progress)
+            if request.on_progress is not None and request.file is None:
+                response.stream = ReportedBody(response, request.on_progress)
             response.read()
         finally:
             response.close()
         return response
 
-    def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+    def _begin(self, pool: Pool, request: Request[T]) -> httpx2.Response:
+        """The head of the answer to `request`, whose body is not read yet."""
+        response = pool.http.send(http_request(pool.http, request, self._tenant), stream=True)
+        response.stream = OwnBody(response)
         try:
-            with self._gate.enter() as exchange:
-                response = self._http.send(http_request(self._http, request, self._tenant), stream=True)
+            self.connection.require_answer(response)
+        except PeltierError:
+            response.close()  # ends the connection too, because the body is unread
+            raise
+        return response
+
+    def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+        pool = self._own_pool()
+        try:
+            with pool.gate.enter() as exchange:
+                response = self._begin(pool, request)
                 exchange.is_refused = is_refusal(response.status_code, response.headers)
             self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
             if not response.is_success:

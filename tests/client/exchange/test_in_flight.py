@@ -69,7 +69,7 @@ async def test_many_requests_at_once_are_all_answered() -> None:
         assert len(found) == 500
         # All but the capacity at first, and one for each ten rounds: 500 answers are 13 times ten rounds of 4.
         assert server.num_refused <= MAX_IN_FLIGHT - CAPACITY + 13
-        assert client._sender._gate.limit.count == 0
+        assert client._sender._pool.gate.limit.count == 0
 
 
 def test_threads_share_the_limit() -> None:
@@ -78,9 +78,9 @@ def test_threads_share_the_limit() -> None:
     with Client(transport=httpx2.MockTransport(server.answer_thread)) as client, ThreadPoolExecutor(40) as pool:
         found = list(pool.map(lambda _: client.predict("sst2", "a"), range(100)))
         assert len(found) == 100
-        assert client._sender._gate.limit.count == 0
+        assert client._sender._pool.gate.limit.count == 0
         # Each refusal lowers the limit; after one, ten rounds of 4 and ten of 5 raise it by 3 within 90 answers.
-        assert client._sender._gate.limit.limit <= CAPACITY + 3
+        assert client._sender._pool.gate.limit.limit <= CAPACITY + 3
         assert server.num_refused <= 40 - CAPACITY + 3
 
 
