@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.bert.bert import Bert
 from peltier_backbone.checkpoint.config import BackboneConfig
 from torch import Tensor
 
@@ -75,14 +76,24 @@ def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
     return {module: place for module, place in projections.items() if place[0] in _MAPS}
 
 
-def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig) -> LoraPair:
+def take_pair(
+    checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig, rank: int | None = None
+) -> LoraPair:
     """The pair of a projection, whose scale is alpha / r. Raises an `AdapterError` for shapes that are not the
-    projection's."""
+    projection's, and for another rank than that of the configuration."""
     before, after = map_shape(site, config)
-    a = checkpoint.take(names.a, None, before)
+    a = take_down(checkpoint, names.a, before, rank)
     b = checkpoint.take(names.b, after, len(a))
     gate = None if names.gate is None else take_gate(checkpoint, names.gate, before)
     return LoraPair(a, b, alpha / len(a), gate)
+
+
+def take_down(checkpoint: Checkpoint, name: str, before: int, rank: int | None) -> Tensor:
+    """The map [rank, before] to the rank that the configuration says, if it says one."""
+    a = checkpoint.take(name, None, before)
+    if rank not in (None, len(a)):
+        raise AdapterError(f"{checkpoint.where}: tensor {name!r} has the rank {len(a)}; its configuration says {rank}")
+    return a
 
 
 def map_shape(site: str, config: BackboneConfig) -> tuple[int, int]:
@@ -226,6 +237,8 @@ def take_biases(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone)
     if not found:
         return []
     sites = tuple(dict.fromkeys(cast(BiasSite, site) for site, _ in found))
+    if "pooler" in sites and (not isinstance(backbone.model, Bert) or backbone.model.pooler is None):
+        raise AdapterError(f"{checkpoint.where} has a bias of the pooler, which this backbone does not have")
     spec = BiasSpec(sites=sites)
     return [ImportedPart(spec, {site: _biases(site, found, spec, backbone) for site in sites})]
 
