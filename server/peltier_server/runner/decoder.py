@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class DecodeJob:
-    """A ticket and its draft, which may be restarted. `sent` are the tokens that the ticket's listener has received.
-    Times are seconds of `time.monotonic`."""
+    """A ticket and its draft, which each join begins anew. `sent` are the tokens that the ticket's listener has
+    received. Times are seconds of `time.monotonic`."""
 
     ticket: Ticket
-    draft: Draft
+    draft: Draft = field(init=False)
     started_at: float = field(default_factory=time.monotonic)
     sent: list[int] = field(default_factory=list)
 
@@ -184,7 +184,7 @@ class TextDecoder:
         """Begins a text for each ticket."""
         if not tickets:
             return
-        jobs = [DecodeJob(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
+        jobs = [DecodeJob(ticket) for ticket in tickets]
         self._metrics.observe_start(tickets, jobs[0].started_at)
         group = self._open = self._open or self._new_group()
         if (error := self._try_to_join(group, jobs)) is not None:
@@ -237,6 +237,8 @@ class TextDecoder:
 
     def _try_to_join(self, group: DecodeGroup, jobs: Sequence[DecodeJob]) -> PeltierError | None:
         try:
+            for job in jobs:
+                job.draft = create_draft(self._backbone, job.ticket.row, job.ticket.asked)
             with self._guard.computing():
                 group.join(jobs)
         except WorkerReplaced:
@@ -270,8 +272,6 @@ class TextDecoder:
             return
         middle = len(jobs) // 2
         for half in (jobs[:middle], jobs[middle:]):
-            for job in half:
-                job.draft = create_draft(self._backbone, job.ticket.row, job.ticket.asked)
             group = self._new_group()
             if (failure := self._try_to_join(group, half)) is not None:
                 self._groups.remove(group)

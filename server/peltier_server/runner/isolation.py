@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _FEW_VALUES = 1024
 # Messages of RuntimeErrors that torch's allocators and libraries raise without memory.
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed", "bad_alloc")
 # The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
 # unsupported size the message is longer: "could not create a primitive descriptor for …".
 _NO_MEMORY_FOR_CODE = "could not create a primitive"

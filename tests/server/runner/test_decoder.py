@@ -1,6 +1,7 @@
 """Continuous decoding: every text is the same as alone, while others join, leave or fail."""
 
 import asyncio
+import itertools
 import math
 import random
 import time
@@ -18,13 +19,14 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, Draft, Generator, create_draft, generate
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
-from peltier_client.errors import DeadlinePassed, InferenceFailed
+from peltier_client.errors import DeadlinePassed, InferenceFailed, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import NewTokens, Results, RowsOutcome, Ticket
 from peltier_server.runner import decoder as decoder_module
 from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decoder import StepStats, TextDecoder
+from torch.overrides import TorchFunctionMode
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
 NUM_KINDS = 24
@@ -218,6 +220,40 @@ def inject(patch: pytest.MonkeyPatch, bad_inputs: set[object], faults: set[int])
 
     patch.setattr(Generator, "step", failing_step)
     patch.setattr(Generator, "join", failing_join)
+
+
+class Shortage(TorchFunctionMode):
+    """Call number `number` of torch has no memory."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.left = number
+
+    def __torch_function__(
+        self, func: Callable[..., object], types: object, args: Sequence[object] = (), kwargs: object = None
+    ) -> object:
+        self.left -= 1
+        if self.left == -1:
+            raise MemoryError
+        return func(*args, **(kwargs or {}))
+
+
+async def test_a_lack_of_memory_is_told_and_touches_no_other_text(stage: Theatre) -> None:
+    """Whichever allocation of a join fails, the text that joins alone may come back, and one that is written goes on."""
+    stage.alone(2)  # compiles what its joins use, so that all of them have the same calls
+    for number in itertools.count():
+        theatre = stage.again()
+        (writing,) = theatre.join(stage.long_line)
+        theatre.decoder.step()
+        with Shortage(number) as shortage:
+            (joining,) = theatre.join(2)
+        await theatre.finish()
+        theatre.check(writing)
+        if shortage.left >= 0:
+            break
+        assert isinstance(joining.result, Unavailable)
+    theatre.check(joining)
+    assert number > 10, "a join has more allocations"
 
 
 async def test_a_listener_never_hears_a_token_twice(theatre: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
