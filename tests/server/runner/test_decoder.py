@@ -239,7 +239,7 @@ class Shortage(TorchFunctionMode):
 
 
 async def test_a_lack_of_memory_is_told_and_touches_no_other_text(stage: Theatre) -> None:
-    """Whichever allocation of a join fails, the text that joins alone may come back, and one that is written goes on."""
+    """Whichever allocation of a join fails, the text that joins alone may come back, and a written one goes on."""
     stage.alone(2)  # compiles what its joins use, so that all of them have the same calls
     for number in itertools.count():
         theatre = stage.again()
