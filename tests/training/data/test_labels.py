@@ -32,7 +32,7 @@ def test_integers_are_positions_in_given_names():
     """`--labels no,yes` names the labels 0 and 1, as numbers and as texts; a name itself also counts."""
     labels = find_labels("classification", examples(0, 1), ("no", "yes"))
     assert labels.names == ("no", "yes")
-    assert [labels.by_name(one).label for one in examples(1, "0", "yes", 2)] == ["yes", "no", "yes", "2"]
+    assert [labels.read(one, positions=True).label for one in examples(1, "0", "yes", 2)] == ["yes", "no", "yes", "2"]
 
 
 def test_an_integer_is_no_position_where_integers_are_names():
@@ -40,7 +40,7 @@ def test_an_integer_is_no_position_where_integers_are_names():
     labels = find_labels("classification", examples(3, 5), None)
     assert labels.targets(examples(5, 3)).tolist() == [1, 0]
     with pytest.raises(TrainingError, match=r"data\.jsonl:1: label '1' is not one of the task's 2 labels: 3, 5"):
-        labels.targets([labels.by_name(one) for one in examples(1)])
+        labels.targets([labels.read(one, positions=True) for one in examples(1)])
 
 
 @pytest.mark.parametrize("label", ["maybe", 1, 2, -1, 1.5, "9" * 5000])
@@ -68,7 +68,7 @@ def test_multilabel_takes_lists():
 def test_multilabel_integers_are_positions_too():
     """In lists and in texts."""
     labels = Labels("multilabel", ("x", "y", "z"))
-    assert [labels.by_name(one).label for one in examples([0, 2], "[1,2]", ["y", 3])] == [
+    assert [labels.read(one, positions=True).label for one in examples([0, 2], "[1,2]", ["y", 3])] == [
         ("x", "z"),
         ("y", "z"),
         ("y", "3"),
@@ -251,3 +251,54 @@ def test_a_target_text_may_have_lines_and_any_length():
     Labels("text2text", ()).check(examples("two\nlines" * 100)[0])
     with pytest.raises(TrainingError, match=r"contains U\+D800, half of a character"):
         Labels("text2text", ()).check(examples("\ud800")[0])
+
+
+@pytest.mark.parametrize("label", [1, 1.0, "1", "1.0"])
+def test_equal_numbers_are_one_class(label: Any):
+    """Whether a row has an integer, a float as pandas writes a column with a hole, or the text of either."""
+    labels = find_labels("classification", examples(0, 1, 1.0, "1", "1.0", "0.0"), None)
+    assert labels.names == ("0", "1")
+    assert labels.targets(examples(label)).tolist() == [1]
+    assert labels.read(examples(label)[0]).label == "1"
+
+
+@pytest.mark.parametrize("label", [True, "true", "True", "TRUE"])
+def test_a_boolean_and_its_text_are_one_class(label: Any):
+    """With JSON's spelling; spreadsheets and pandas have others."""
+    labels = find_labels("classification", examples(True, "true", "True", False), None)
+    assert labels.names == ("false", "true")
+    assert labels.read(examples(label)[0]).label == "true"
+
+
+@pytest.mark.parametrize("label", [1, 1.0, "1", "1.0"])
+def test_a_number_stands_for_the_name_at_its_place(label: Any):
+    """However it is written, also as pandas writes a column with a hole."""
+    assert Labels("classification", ("no", "yes")).read(examples(label)[0], positions=True).label == "yes"
+    several = Labels("multilabel", ("no", "yes")).read(examples([label])[0], positions=True)
+    assert several.label == ("yes",)
+
+
+def test_names_of_an_older_adapter_are_found():
+    """`True` and `1.0` were names before numbers and booleans had one."""
+    labels = Labels("classification", ("1.0", "True"))
+    assert [labels.read(one).label for one in examples(1, 1.0, True, "true")] == ["1.0", "1.0", "True", "True"]
+
+
+@pytest.mark.parametrize("cell", [["a", "a"], '["a", "a", "b"]', ["1", 1, 1.0, "1.0"]])
+def test_a_label_counts_once_in_a_row(cell: Any):
+    """A multilabel row has a label or not."""
+    labels = find_labels("multilabel", examples(cell), None)
+    found = labels.read(examples(cell)[0]).label
+    assert len(set(found)) == len(found) == len(labels.names)
+
+
+def test_given_names_are_distinct_as_json_values():
+    """No row could say which of `1` and `1.0` it has."""
+    with pytest.raises(TrainingError, match=r"the label names 1, 1\.0 must be distinct"):
+        find_labels("classification", (), ("1", "1.0"))
+
+
+def test_an_integer_without_end_is_no_number_of_a_regression():
+    """It is refused with its line, like every number that float32 cannot hold."""
+    with pytest.raises(TrainingError, match=r"data\.jsonl:1: label .* is not a finite number"):
+        Labels("regression", ("value",)).check(examples(10**400)[0])

@@ -88,3 +88,11 @@ def test_a_validation_whose_outputs_fill_the_memory_is_refused(
     assert isinstance(refused, Refused)
     assert refused.reason.startswith("validation.jsonl has 30 rows, whose outputs are about ")
     assert desk.messages == []
+
+
+def test_labels_that_people_take_for_one_are_told(desk: Desk):
+    """With all of them, before the first step."""
+    rows = [row | {"label": row["label"] + (" " if place % 2 else "")} for place, row in enumerate(praise(40))]
+    report = checked(desk, rows, rows)
+    (told,) = [line for line in report["warnings"] if line.startswith("Labels that differ only in spaces")]
+    assert "'negative', 'negative ', and 2 groups of labels are alike" in told

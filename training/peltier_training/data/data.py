@@ -78,16 +78,15 @@ class LabelReader:
     unlabelled: bool = False
 
     def read(self, example: Example) -> Example:
-        """The example with names instead of positions, with a tuple of labels for a multi-label task, of right answers
-        for a span, and `Tagged` for a token classification. Raises a `TrainingError` for an invalid label."""
+        """The example with the name of its label or its number, with a tuple of labels for a multi-label task, of right
+        answers for a span, and `Tagged` for a token classification. Raises a `TrainingError` for an invalid label."""
         if self.unlabelled:
             return example
         try:
             example = replace(example, label=self._parsed(example))
         except TrainingError as error:
             raise TrainingError(f"{example.where}: {error}") from None
-        if self.positions:
-            example = self._labels.by_name(example)
+        example = self._labels.read(example, positions=self.positions)
         self._labels.check(example)
         return example
 
@@ -132,6 +131,7 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
         bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
         refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
     labels = find_labels(task_type, train.examples, data.labels)
+    train = replace(train, examples=tuple(map(labels.read, train.examples)))
     validation = read_file(data, data.validation, task_type, labels.names)
     if not data.skip_bad_rows:
         refuse(validation.bad, HINT)

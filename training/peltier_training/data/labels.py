@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from peltier_adapters.spec.label import label_problem, surrogate_problem
+from peltier_adapters.spec.label import label_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores
 from peltier_training.data.gold import tag_names
+from peltier_training.data.label_names import distinct_names, json_spelling, label_name
 from peltier_training.errors import TrainingError, shown
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "sparse-embedding": (),
     "multi-vector-embedding": (),
 }
+_NUMBERED: frozenset[TaskType] = frozenset({"regression", "ranking"}) | EMBEDDING_TYPES
 _COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 
@@ -71,7 +73,7 @@ class Labels:
     def check(self, example: Example) -> None:
         """Raise a `TrainingError` for a label that is not one of the task's. Without names, any number is, and any text
         that an artifact may have as a label."""
-        if self.type in ("regression", "ranking", *EMBEDDING_TYPES):
+        if self.type in _NUMBERED:
             self.numbers([example])
             return
         for label in _names_in(self.type, example):
@@ -80,25 +82,39 @@ class Labels:
             elif self.type != "text2text" and (problem := label_problem(label)) is not None:
                 raise TrainingError(f"{example.where}: label {shown(label)} {problem}")
 
-    def by_name(self, example: Example) -> Example:
-        """The example with names in place of positions, unless label names are integers."""
-        if self.type not in ("classification", "multilabel") or any(map(_is_integer, self.names)):
-            return example
-        if self.type == "multilabel":
-            return replace(example, label=tuple(map(self._at, _several(example))))
-        return replace(example, label=self._at(_name(example.label, example)))
+    def read(self, example: Example, *, positions: bool = False) -> Example:
+        """The example with the names of its labels in the task's spelling, or with its number. With `positions` an
+        integer stands for the name at its place, unless label names are integers. Raises a `TrainingError`."""
+        if self.type in _NUMBERED:  # pairs of an embedding may have no scores
+            return example if example.label is None else replace(example, label=self.numbers([example])[0])
+        positions = positions and not any(_is_integer(json_spelling(name)) for name in self.names)
+        match self.type:
+            case "multilabel":
+                names = (self._spell(label, positions) for label in _several(example))
+                return replace(example, label=tuple(dict.fromkeys(names)))
+            case "classification" | "text2text":
+                return replace(example, label=self._spell(_name(example.label, example), positions))
+        return example
 
-    def _at(self, label: str) -> str:
-        is_position = label not in self._positions and _is_integer(label) and int(label) < len(self.names)
-        return self.names[int(label)] if is_position else label
+    def _spell(self, label: str, positions: bool) -> str:
+        if label in self._positions:
+            return label
+        spelling = json_spelling(label)
+        if positions and _is_integer(spelling) and int(spelling) < len(self.names):
+            return self.names[int(spelling)]
+        return self._spellings.get(spelling, label)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
 
+    @cached_property
+    def _spellings(self) -> dict[str, str]:
+        return {json_spelling(name): name for name in self.names}
+
     def _index(self, label: str, example: Example) -> int:
-        if label in self._positions:
-            return self._positions[label]
+        if (known := self._spell(label, positions=False)) in self._positions:
+            return self._positions[known]
         names = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
         raise TrainingError(
             f"{example.where}: label {shown(label)} is not one of the task's {len(self.names)} labels: {names}"
@@ -114,9 +130,8 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
     if kind == "token-classification":
         names = tag_names(examples, names)
     if names is None:
-        found = {name for example in examples for name in _names_in(kind, example)}
-        names = sorted(found, key=lambda name: (not _is_integer(name), int(name) if _is_integer(name) else 0, name))
-    if len(set(names)) != len(names) or not all(name.strip() for name in names):
+        names = sorted(distinct_names(name for example in examples for name in _names_in(kind, example)), key=_order)
+    if len(set(map(json_spelling, names))) != len(names) or not all(name.strip() for name in names):
         raise TrainingError(f"the label names {', '.join(names)} must be distinct and not empty")
     least = 2 if kind == "classification" else 1
     if len(names) < least:
@@ -160,6 +175,12 @@ def _several(example: Example) -> tuple[str, ...]:
         raise TrainingError(f"{example.where}: {error}") from None
 
 
+def _order(name: str) -> tuple[bool, int, str]:
+    """Integers first, as numbers."""
+    number = json_spelling(name)
+    return (not _is_integer(number), int(number) if _is_integer(number) else 0, name)
+
+
 def _is_integer(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10
 
@@ -167,7 +188,7 @@ def _is_integer(name: str) -> bool:
 def _number(example: Example, kind: TaskType) -> float:
     try:
         value = float(example.label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer may be too large for a float
         value = math.nan
     if not abs(value) <= _MAX_FLOAT32:
         raise TrainingError(f"{example.where}: label {shown(example.label)} is not a finite number, which {kind} needs")
@@ -190,22 +211,16 @@ def check_separator(separator: str | None) -> None:
         )
 
 
-def label_name(label: Any) -> str:
-    """The name of one label. Raises a `TrainingError` for anything but a text or a number."""
-    missing = isinstance(label, float) and not math.isfinite(label)  # Python writes NaN to JSON for a missing cell
-    if missing or not isinstance(label, str | int | float) or not str(label).strip():
-        raise TrainingError(f"label {shown(label)} is not a label; it must be a text or a number")
-    if isinstance(label, str) and not label.isascii() and (problem := surrogate_problem(label)) is not None:
-        raise TrainingError(f"label {shown(label)} {problem}")
-    return str(label)
-
-
 def read_label_cell(cell: Any, separator: str | None = None, known: Collection[str] = ()) -> tuple[str, ...]:
-    """The labels of a list, of a JSON list in a text, or of a text that is split at `separator`.
+    """The distinct labels of a list, of a JSON list in a text, or of a text that is split at `separator`.
 
     An empty text has no label. Without a `separator`, a text that has a common one, such as a
     comma, is refused unless it is a `known` label.
     """
+    return tuple(dict.fromkeys(_read_cell(cell, separator, known)))
+
+
+def _read_cell(cell: Any, separator: str | None, known: Collection[str]) -> tuple[str, ...]:
     if isinstance(cell, list | tuple):
         return tuple(label_name(label) for label in cell)
     if not isinstance(cell, str):

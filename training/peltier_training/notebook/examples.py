@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,7 +33,7 @@ def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
     """
     if isinstance(examples, str | Path):
         return Path(examples).resolve()
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:  # the reader names a row that is no text
         for number, row in enumerate(_rows(examples), 1):
             file.write(_line(_values(row, columns, number), number))
     return path
@@ -78,8 +79,15 @@ def _is_json(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value for JSON: numpy's numbers and arrays as Python's, and a missing value of a DataFrame as null."""
+    """The value for JSON: numpy's numbers and arrays and decimal numbers as Python's, also within lists and mappings, and
+    a missing value of a DataFrame as null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     is_missing = type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value))
     return None if is_missing else value

@@ -12,11 +12,12 @@ from peltier_client.quality.metrics import match_answers
 
 from peltier_training.config.run import LOWER_IS_BETTER
 from peltier_training.data.gold import entity_labels
+from peltier_training.data.label_names import describe_alike
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.similarity import Array
 
-_PERFECT = {"bleu": 100.0}  # every other score that rises has 1.0
+_PERFECT = {"chrf": 100.0, "bleu": 100.0}  # every other score that rises has 1.0
 _MAX_NAMES = 5
 _MAX_NAME_LEN = 40
 _MAX_CHANCE_ERRORS = 1.0  # standard errors of accuracy that count as chance
@@ -100,7 +101,9 @@ class Evidence:
 def find_caveats(evidence: Evidence) -> tuple[str, ...]:
     """All warnings that apply, the most serious first."""
     return tuple(
-        caveat for caveat in (_constant(evidence), _unanswered(evidence), _unfinished(evidence)) if caveat is not None
+        caveat
+        for caveat in (_constant(evidence), _unanswered(evidence), _alike(evidence), _unfinished(evidence))
+        if caveat is not None
     )
 
 
@@ -117,6 +120,10 @@ def _unfinished(evidence: Evidence) -> str | None:
         f"the last of {len(history)} validations is the best by {metric} ({best:.4g}): training may not have "
         "converged; train for longer (--epochs)."
     )
+
+
+def _alike(evidence: Evidence) -> str | None:
+    return describe_alike(_labels(evidence))
 
 
 def _unanswered(evidence: Evidence) -> str | None:

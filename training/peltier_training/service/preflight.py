@@ -15,6 +15,7 @@ from peltier_backbone.text.tokenizer import load_tokenizer
 from peltier_training.config.preparation import Prepared
 from peltier_training.config.task_options import find_template
 from peltier_training.data.examples import Example
+from peltier_training.data.findings import find_doubts
 from peltier_training.data.gold import Tagged
 from peltier_training.errors import TrainingError
 from peltier_training.service.messages import storable
@@ -176,6 +177,7 @@ class Preflight:
         """What may spoil the result, as sentences."""
         if len(self._train) < _FEW_ROWS:
             yield f"Training rows: {len(self._train)}, which are few."
+        yield from find_doubts(self.prepared.data)
         yield from self._label_warnings()
         if self.num_duplicates:
             yield f"Training rows that repeat an earlier one: {self.num_duplicates}."
