@@ -63,11 +63,13 @@ class LoraPair:
 
 @dataclass(frozen=True)
 class LoraNames:
-    """The names of a pair's tensors, and of its gate if the library has gates."""
+    """The names of a pair's tensors, and of its gate if the library has gates; and the rank that its configuration
+    says, if it says one."""
 
     a: str
     b: str
     gate: str | None = None
+    rank: int | None = None
 
 
 def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
@@ -76,13 +78,11 @@ def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
     return {module: place for module, place in projections.items() if place[0] in _MAPS}
 
 
-def take_pair(
-    checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig, rank: int | None = None
-) -> LoraPair:
+def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig) -> LoraPair:
     """The pair of a projection, whose scale is alpha / r. Raises an `AdapterError` for shapes that are not the
     projection's, and for another rank than that of the configuration."""
     before, after = map_shape(site, config)
-    a = take_down(checkpoint, names.a, before, rank)
+    a = take_down(checkpoint, names.a, before, names.rank)
     b = checkpoint.take(names.b, after, len(a))
     gate = None if names.gate is None else take_gate(checkpoint, names.gate, before)
     return LoraPair(a, b, alpha / len(a), gate)
