@@ -1,6 +1,7 @@
 """The right entities and answers of a text are read."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,30 @@ def test_the_tags_of_a_task_are_those_of_bio():
             "entity 'person' from character 0 to 99 is not in the text, which has 34 characters",
         ),
         (TEXT, [{**SPANS[0], "end": 0}], "entity 'person' from character 0 to 0 is not in the text"),
+        (
+            WORDS,
+            ["b-person", *"ooooo"],
+            "tag 'b-person' would be a label; write 'B-person', or 'I-b-person' if 'b-person'",
+        ),
+        (WORDS, ["B-person", *"ooooo"], "tag 'o' would be a label; write 'O' for a word that is in no entity"),
+        (TEXT, [{"start": 12, "end": 13, "label": "a"}], "entity 'a' from character 12 to 13 has only spaces"),
+        (
+            TEXT,
+            [{**SPANS[0], "text": "Lovelace"}],
+            "entity 'person' from character 0 to 12 is 'Ada Lovelace' in the text; its text 'Lovelace' is at "
+            "character 4",
+        ),
+        (
+            TEXT,
+            [{**SPANS[0], "text": "Curie"}],
+            "entity 'person' from character 0 to 12 is 'Ada Lovelace' in the text; its",
+        ),
+        (
+            TEXT,
+            [{**SPANS[0], "end": 11, "text": "Ada Lovelace"}],
+            "entity 'person' from character 0 to 11 is 'Ada Lovelac' in the text; its text 'Ada Lovelace' is from 0 to "
+            "12; the end is that after the last character",
+        ),
         (TEXT, [{**SPANS[0], "start": -1}], "entity 'person' from character -1 to 12 is not in the text"),
     ],
     ids=str,
@@ -121,6 +146,48 @@ def test_what_cannot_be_read_is_refused(text: Any, cell: Any, reason: str, tmp_p
         read(tmp_path, (TEXT, SPANS), (text, cell))
     assert str(caught.value).startswith(f"{tmp_path}/a.jsonl:2: {reason}")
     assert len(read(tmp_path, (TEXT, SPANS), (text, cell), skip=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "unit"), [("utf-16-le", "UTF-16 code units"), ("utf-8", "bytes of UTF-8")], ids=["utf-16", "utf-8"]
+)
+def test_offsets_in_other_units_are_refused(encoding: str, unit: str, tmp_path: Path):
+    """As JavaScript and Go count them: the sentence names the row and the unit, for entities and for answers."""
+    text, width = "🙂 Ada wrote", len("a".encode(encoding))
+    start = len("🙂 ".encode(encoding)) // width
+    rule = f"; its text 'Ada' is there if offsets are in {unit}; they must be in characters"
+    entity = {"start": start, "end": start + 3, "label": "person", "text": "Ada"}
+    with pytest.raises(TrainingError, match=re.escape(rule)):
+        read(tmp_path, (text, [entity]))
+    last = len(text.encode(encoding)) // width
+    end = {"start": last - 5, "end": last, "label": "verb"}
+    with pytest.raises(
+        TrainingError, match=r"a\.jsonl:1: .*; UTF-16 code units may have been counted" if width == 2 else unit
+    ):
+        read(tmp_path, (text, [end]))
+    with pytest.raises(TrainingError, match=f"the answer is there if offsets are in {unit}"):
+        read_gold_spans([{"text": "Ada", "answer_start": start}], text)
+
+
+def test_an_entity_whose_text_is_given_is_where_it_says(tmp_path: Path):
+    """Its label may be a number or a boolean, with the name that JSON gives it."""
+    given = [{"start": 0, "end": 3, "text": "Ada", "label": 1.0}, {"start": 4, "end": 12, "label": True}]
+    (example,) = read(tmp_path, (TEXT, given))
+    assert example.label.entities == (GoldEntity(0, 3, "1"), GoldEntity(4, 12, "true"))
+
+
+def test_tags_may_have_spaces_and_floats_for_positions(tmp_path: Path):
+    """As cells of tables have them."""
+    (example,) = read(tmp_path, (["Ada", "met"], ["B-x ", " O"]))
+    assert example.label.entities == (GoldEntity(0, 3, "x"),)
+    (example,) = read(tmp_path, (["Ada", "met"], [1.0, 0.0]), labels=("O", "B-x", "I-x"))
+    assert example.label.entities == (GoldEntity(0, 3, "x"),)
+
+
+def test_given_labels_are_no_tags_in_lower_case():
+    """They would be labels of entities that no row has."""
+    with pytest.raises(TrainingError, match=r"^tag 'b-x' would be a label; write 'B-x'"):
+        tag_names((), ("b-x", "i-x"))
 
 
 def test_labels_of_others_are_refused(tmp_path: Path):
@@ -177,11 +244,13 @@ def test_a_question_may_have_no_answer(cell: Any):
         ),
         (
             {"text": ["Alps."], "answer_start": [58]},
-            "answer 'Alps.' from character 58 to 63 is outside the context, which has 62 characters",
+            "answer 'Alps.' from character 58 to 63 is outside the context, which has 62 characters; the answer is "
+            "at character 57",
         ),
         (
             [{"text": "The", "answer_start": -1}],
-            "answer 'The' from character -1 to 2 is outside the context, which has 62 characters",
+            "answer 'The' from character -1 to 2 is outside the context, which has 62 characters; the answer is at "
+            "character 0",
         ),
         (
             {"text": ["The"], "answer_start": []},

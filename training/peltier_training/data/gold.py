@@ -10,10 +10,13 @@ from peltier_adapters.answers.tags import OUTSIDE, has_prefix, join_tags
 from peltier_backbone.text.token_places import Span
 
 from peltier_training.data.examples import Example, OfWords
+from peltier_training.data.label_names import label_name
+from peltier_training.data.offsets import find_piece, unit_of
 from peltier_training.errors import TrainingError, shown
 
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'
 _MAX_NAMES = 10
+_LOWER = ("b-", "i-")
 _FORMS = 'an object such as {"text": ["1976"], "answer_start": [97]}, with empty lists for no answer'
 
 
@@ -27,10 +30,12 @@ class GoldEntity(NamedTuple):
 
 @dataclass(frozen=True)
 class Tagged:
-    """The entities of a text in order, and the characters of its words; None if the words are the tokenizer's."""
+    """The entities of a text in order, and the characters of its words with their tags; None if the words are the
+    tokenizer's."""
 
     entities: tuple[GoldEntity, ...]
     words: tuple[Span, ...] | None = None
+    tags: tuple[str, ...] = ()
 
 
 def read_tagged(text: Any, cell: Any, names: Sequence[str] | None) -> Tagged:
@@ -44,7 +49,7 @@ def read_tagged(text: Any, cell: Any, names: Sequence[str] | None) -> Tagged:
 def tag_names(examples: Sequence[Example], given: Sequence[str] | None) -> tuple[str, ...]:
     """The tags of a task in the order of its outputs: those of BIO, for the labels that the user gave, or for those of
     the examples in alphabetical order."""
-    labels = entity_labels(given or ())
+    labels = entity_labels([_checked_tag(name) for name in given or ()])
     if given is None:
         labels = sorted({entity.label for example in examples for entity in example.label.entities})
     if not labels:
@@ -87,17 +92,29 @@ def _of_words(own: OfWords, names: Sequence[str] | None) -> Tagged:
     bare = next((tag for tag in tags if tag != OUTSIDE and not has_prefix(tag)), None)
     if bare is not None and (prefixed := next((tag for tag in tags if has_prefix(tag)), None)) is not None:
         raise TrainingError(f"tag {bare!r} has no prefix and tag {prefixed!r} has one; use one scheme of tags")
-    return Tagged(tagged_entities(own.words, tags), own.words)
+    return Tagged(tagged_entities(own.words, tags), own.words, tuple(tags))
 
 
 def _tag(tag: Any, names: Sequence[str] | None) -> str:
     if isinstance(tag, str) and tag.strip():
-        return tag
+        return _checked_tag(tag.strip())
+    if isinstance(tag, float) and tag.is_integer():
+        tag = int(tag)
     if isinstance(tag, int) and not isinstance(tag, bool):
         if names is not None and OUTSIDE in names and 0 <= tag < len(names):
             return names[tag]
         raise TrainingError(f"tag {tag} is not a position in the tags; name them by --labels O,B-person,I-person,…")
     raise TrainingError(f"tag {shown(tag)} is not a tag; it must be a text such as 'B-person'")
+
+
+def _checked_tag(tag: str) -> str:
+    """Refuses tags in lower case, which would be labels."""
+    if tag == OUTSIDE.lower():
+        raise TrainingError(f"tag {tag!r} would be a label; write {OUTSIDE!r} for a word that is in no entity")
+    if tag.startswith(_LOWER) and len(tag) > 2:
+        upper, own = tag[0].upper() + tag[1:], f"I-{tag}"
+        raise TrainingError(f"tag {tag!r} would be a label; write {upper!r}, or {own!r} if {tag!r} is the label")
+    return tag
 
 
 def _of_text(text: Any, cell: Any) -> Tagged:
@@ -106,7 +123,7 @@ def _of_text(text: Any, cell: Any) -> Tagged:
         raise TrainingError(f"tags need a list of words; this row has a text, so give entities such as {_FORM}")
     if not isinstance(cell, list) or not isinstance(text, str):
         raise TrainingError(f"entities {shown(cell)} cannot be read; they must be a list such as {_FORM}")
-    entities = sorted(_entity(one, len(text)) for one in cell)
+    entities = sorted(_entity(one, text) for one in cell)
     for first, second in pairwise(entities):
         if second.start < first.end:
             raise TrainingError(
@@ -116,17 +133,33 @@ def _of_text(text: Any, cell: Any) -> Tagged:
     return Tagged(tuple(entities))
 
 
-def _entity(one: Any, num_chars: int) -> GoldEntity:
+def _entity(one: Any, text: str) -> GoldEntity:
     start, end, label = (one.get(name) if isinstance(one, dict) else None for name in ("start", "end", "label"))
     numbers = [place for place in (start, end) if isinstance(place, int) and not isinstance(place, bool)]
-    if len(numbers) < 2 or not isinstance(label, str) or not label.strip():
+    if len(numbers) < 2 or not _is_named(label):
         raise TrainingError(f"entity {shown(one)} cannot be read; it must be an object as in {_FORM}")
-    first, last = numbers
-    if not 0 <= first < last <= num_chars:
-        raise TrainingError(
-            f"entity {label!r} from character {first} to {last} is not in the text, which has {num_chars} characters"
-        )
-    return GoldEntity(first, last, label)
+    (first, last), name, own = numbers, label_name(label), one.get("text")
+    what = f"entity {shown(name)} from character {first} to {last}"
+    if not 0 <= first < last <= len(text):
+        raise TrainingError(f"{what} is not in the text, which has {len(text)} characters{_hint(text, numbers, own)}")
+    if isinstance(own, str) and text[first:last] != own:
+        raise TrainingError(f"{what} is {shown(text[first:last])} in the text{_hint(text, numbers, own)}")
+    if not text[first:last].strip():
+        raise TrainingError(f"{what} has only spaces")
+    return GoldEntity(first, last, name)
+
+
+def _hint(text: str, span: Sequence[int], own: object) -> str:
+    """A clause about an entity that is not at its characters; `own` is its text, if it has one."""
+    first, last = span
+    if isinstance(own, str) and own:
+        return f"; its text {shown(own)} is {find_piece(text, first, last, own)}"
+    unit = unit_of(text, last) if 0 <= first < last else None
+    return f"; {unit} may have been counted, and offsets are in characters" if unit else ""
+
+
+def _is_named(label: Any) -> bool:
+    return isinstance(label, str | int | float) and bool(str(label).strip())
 
 
 def _parsed(cell: Any) -> Any:
@@ -190,6 +223,8 @@ def _spans(cell: Any) -> Iterator[GoldSpan]:
     else:
         raise _unreadable(cell)
     for text, start in pairs:
+        if isinstance(start, float) and start.is_integer():  # as pandas writes a column with a hole
+            start = int(start)
         if not isinstance(text, str) or not text.strip() or isinstance(start, bool) or not isinstance(start, int):
             raise _unreadable(cell)
         yield GoldSpan(start, text)
@@ -204,12 +239,10 @@ def _check(span: GoldSpan, context: str) -> None:
     if start < 0 or end > len(context):
         raise TrainingError(
             f"answer {shown(span.text)} from character {start} to {end} is outside the context, which has "
-            f"{len(context)} characters"
+            f"{len(context)} characters; the answer is {find_piece(context, start, None, span.text)}"
         )
     if context[start:end] != span.text:
-        elsewhere = context.find(span.text)
-        hint = "nowhere in it" if elsewhere < 0 else f"at character {elsewhere}"
         raise TrainingError(
             f"answer {shown(span.text)} is not at character {start} of the context, which has "
-            f"{shown(context[start:end])} there; the answer is {hint}"
+            f"{shown(context[start:end])} there; the answer is {find_piece(context, start, None, span.text)}"
         )

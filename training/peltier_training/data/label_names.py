@@ -58,8 +58,8 @@ def describe_alike(names: Iterable[str]) -> str | None:
     listed = ", ".join(shown(name) for name in alike[0][:_MAX_ALIKE])
     more = f", and {len(alike)} groups of labels are alike" if len(alike) > 1 else ""
     return (
-        f"labels that differ only in spaces, capitals or the form of characters are classes apart: {listed}{more}; give "
-        "them one name if they are one class."
+        f"labels that differ only in spaces, capitals or the form of characters are classes apart: {listed}{more}; "
+        "give them one name if they are one class."
     )
 
 

@@ -30,7 +30,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "sparse-embedding": (),
     "multi-vector-embedding": (),
 }
-_NUMBERED: frozenset[TaskType] = frozenset({"regression", "ranking"}) | EMBEDDING_TYPES
+_NUMBERED: frozenset[TaskType] = EMBEDDING_TYPES | {"regression", "ranking"}
 _COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from peltier_training.data.examples import Example
-from peltier_training.data.gold import GoldSpan, Tagged, word_tags
+from peltier_training.data.gold import GoldSpan, Tagged
 
 
 def write_examples(path: Path, examples: Sequence[Example], text_columns: Sequence[str], label_column: str) -> None:
@@ -24,7 +24,7 @@ def _cells(example: Example) -> tuple[Sequence[Any], Any]:
     texts = (value,) if isinstance(value, str) else value
     if isinstance(label, Tagged) and label.words is not None:
         words = [texts[0][start:end] for start, end in label.words]
-        return (words,), word_tags(label.words, label.entities)
+        return (words,), label.tags
     if isinstance(label, Tagged):
         return texts, [entity._asdict() for entity in label.entities]
     if isinstance(label, tuple) and label and all(isinstance(one, GoldSpan) for one in label):

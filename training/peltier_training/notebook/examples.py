@@ -79,8 +79,8 @@ def _is_json(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value for JSON: numpy's numbers and arrays and decimal numbers as Python's, also within lists and mappings, and
-    a missing value of a DataFrame as null."""
+    """The value for JSON: numpy's numbers and arrays and decimal numbers as Python's, and a missing value of a DataFrame
+    as null, also within lists and mappings."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Decimal):

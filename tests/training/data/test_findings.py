@@ -1,0 +1,45 @@
+"""Examples that may not mean what they say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from peltier_training.data.data import Data, read_labelled
+from peltier_training.data.findings import find_doubts
+
+
+def doubts(folder: Path, *rows: tuple[Any, Any]) -> list[str]:
+    path = folder / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    return list(find_doubts(read_labelled(Data(path, path), "token-classification")))
+
+
+def test_entities_within_a_word_are_told(tmp_path: Path):
+    """As offsets in UTF-16 after an emoji make them; the ends of words, and of texts without spaces, are not."""
+    fine = [{"start": 0, "end": 3, "label": "who"}]
+    assert doubts(tmp_path, ("Ada wrote", fine), ("東京都に行く", [{"start": 0, "end": 2, "label": "who"}])) == []
+    (told,) = doubts(tmp_path, ("🙂 Ada wrote", [{"start": 3, "end": 6, "label": "who"}]), ("Ada wrote", fine))
+    assert told == (
+        f"Entities that begin or end within a word: 2 of 4, such as 'da ' in {tmp_path}/a.jsonl:1. The whole word gets "
+        "the label; are the offsets in characters?"
+    )
+
+
+def test_entities_that_begin_inside_are_told(tmp_path: Path):
+    """Where others begin with B-; a scheme in which all begin with I- is a scheme."""
+    words = ["Ada", "met", "Eve", "Bob"]
+    assert doubts(tmp_path, (words, ["I-x", "O", "I-x", "B-x"])) == []
+    assert doubts(tmp_path, (words, ["B-x", "O", "B-x", "I-x"])) == []
+    (told,) = doubts(tmp_path, (words, ["B-x", "O", "I-x", "O"]))
+    assert told == (
+        f"Entities that begin with an I- tag, where others begin with B-: 2, such as 'I-x' in {tmp_path}/a.jsonl:1. "
+        "Each counts as an entity."
+    )
+
+
+def test_labels_of_entities_that_people_take_for_one_are_told(tmp_path: Path):
+    """By the labels, not by the tags."""
+    (told,) = doubts(tmp_path, (["Ada", "Eve"], ["B-who", "B-Who"]))
+    assert told.startswith(
+        "Labels that differ only in spaces, capitals or the form of characters are classes apart: 'Who'"
+    )
