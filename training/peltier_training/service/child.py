@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
@@ -15,6 +15,9 @@ from peltier_training.service.messages import Died, Message, TrainingJob
 _JOB = "peltier_training.service.job"
 # A thread stops at its next step, or after its evaluation.
 _MAX_STOP_SECONDS = 60.0
+# The status of a process is read from a pipe once: a thread that reads it second takes it for 255. The start of any
+# process reads those of all others.
+_status_lock = threading.Lock()
 
 
 def _nothing() -> None:
@@ -43,15 +46,15 @@ class Children:
     async def ready(self) -> None:
         """Wait for the imports, which take seconds, so that they are not part of the first training's time."""
         process = self.context.Process(target=_nothing)
-        await asyncio.to_thread(process.start)
-        await asyncio.to_thread(process.join)
+        await asyncio.to_thread(_start, process)
+        await asyncio.to_thread(_join, process)
 
     @asynccontextmanager
     async def start(self, job: TrainingJob) -> AsyncIterator["Child"]:
         """The process of a job, which is killed at the end of the block."""
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=_work, args=(job, sender))
-        starting = asyncio.ensure_future(asyncio.to_thread(process.start))
+        starting = asyncio.ensure_future(asyncio.to_thread(_start, process))
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -87,8 +90,7 @@ class Child:
                 break
             self._put(message)
         self._channel.close()
-        self._process.join()
-        self._put(Died(self._process.exitcode or 0))
+        self._put(Died(_join(self._process)))
 
     def _put(self, message: Message) -> None:
         try:
@@ -97,9 +99,22 @@ class Child:
             return
 
 
+def _start(process: ForkServerProcess) -> None:
+    with _status_lock:
+        process.start()
+
+
+def _join(process: ForkServerProcess) -> int:
+    """Wait for the end of a process; returns its status."""
+    wait([process.sentinel])
+    with _status_lock:
+        process.join()
+        return process.exitcode or 0
+
+
 def _end(process: ForkServerProcess) -> None:
     process.kill()
-    process.join()
+    _join(process)
 
 
 class SharedChildren:
@@ -144,7 +159,7 @@ class SharedProcess:
 
     def start(self) -> None:
         """Start the process."""
-        self._process.start()
+        _start(self._process)
         self._other.close()
         threading.Thread(target=self._receive, name="trainings", daemon=True).start()
 
@@ -183,8 +198,7 @@ class SharedProcess:
             except (EOFError, OSError):
                 break
             self._call(self._tell, number, message)
-        self._process.join()
-        self._call(self._tell_all, Died(self._process.exitcode or 0))
+        self._call(self._tell_all, Died(_join(self._process)))
 
     def _call(self, function: Callable[..., None], *values: Any) -> None:
         try:
