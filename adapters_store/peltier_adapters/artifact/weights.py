@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from operator import mul
+from queue import Empty, SimpleQueue
 from typing import Self
 
 import torch
@@ -39,8 +40,10 @@ class Pages:
         self._max_kept_bytes = max_kept_bytes
         self._kept: deque[mmap.mmap] = deque()
         self.kept_bytes = 0
-        # Reentrant, because a finalizer may run in a thread that holds the lock.
-        self._lock = threading.RLock()
+        # Of `_kept` and its bytes. A finalizer may run at any place of a thread, also of one that holds the lock, so it
+        # only puts its pages here. Who holds the lock keeps them.
+        self._lock = threading.Lock()
+        self._freed = SimpleQueue[mmap.mmap]()
 
     def take(self, num_bytes: int) -> Memory:
         """Uninitialised memory of this size, rounded up to whole pages."""
@@ -52,19 +55,32 @@ class Pages:
 
     def _reuse(self, size: int) -> mmap.mmap | None:
         with self._lock:
-            for pages in reversed(self._kept):
-                if len(pages) == size:
-                    self._kept.remove(pages)
-                    self.kept_bytes -= size
-                    return pages
-        return None
+            found = next((pages for pages in reversed(self._kept) if len(pages) == size), None)
+            if found is not None:
+                self._kept.remove(found)
+                self.kept_bytes -= size
+        self._keep_freed()
+        return found
 
     def _give_back(self, pages: mmap.mmap) -> None:
-        with self._lock:
-            self._kept.append(pages)
-            self.kept_bytes += len(pages)
-            while self.kept_bytes > self._max_kept_bytes:
-                self.kept_bytes -= len(self._kept.popleft())
+        self._freed.put(pages)
+        self._keep_freed()
+
+    def _keep_freed(self) -> None:
+        """Keep freed pages, unless the lock is taken: its holder calls this after it has released it."""
+        while not self._freed.empty() and self._lock.acquire(blocking=False):
+            try:
+                self._keep(self._freed.get_nowait())
+            except Empty:
+                pass
+            finally:
+                self._lock.release()
+
+    def _keep(self, pages: mmap.mmap) -> None:
+        self._kept.append(pages)
+        self.kept_bytes += len(pages)
+        while self.kept_bytes > self._max_kept_bytes:
+            self.kept_bytes -= len(self._kept.popleft())
 
 
 def num_pages_bytes(num_bytes: int) -> int:

@@ -148,6 +148,29 @@ def test_the_last_reference_unmaps_the_memory(num_kept: int, monkeypatch: pytest
         assert pages.kept_bytes == num_free * layout.nbytes
 
 
+def test_weights_may_end_while_others_look_for_memory(monkeypatch: pytest.MonkeyPatch):
+    """A collection of garbage may free weights at any place of a thread: also while it compares the sizes of kept
+    memory, and while it counts their bytes."""
+
+    class Collecting(mmap.mmap):
+        def __len__(self) -> int:
+            ending.clear()
+            return super().__len__()
+
+    layouts = [Layout({"a": (size,)}) for size in (1000, 5000, 9000)]
+    monkeypatch.setattr(weights_module, "_PAGES", pages := Pages())
+    monkeypatch.setattr(mmap, "mmap", Collecting)
+    ending = list[AdapterWeights]()
+    first = [AdapterWeights(layout) for layout in layouts[:2]]
+    more = [AdapterWeights(layout) for layout in layouts]
+    first.clear()
+    ending.append(more.pop())
+    again = AdapterWeights(layouts[0])
+    ending.append(more.pop())
+    del again
+    assert pages.kept_bytes == layouts[0].nbytes + 2 * layouts[1].nbytes + layouts[2].nbytes
+
+
 @pytest.mark.slow  # The gate counts the bytes that are mapped, in the test above.
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
 def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
