@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from peltier_backbone.backbone import Backbone
@@ -26,6 +26,16 @@ from peltier_adapters.importers.shared.bottleneck import (
 )
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import create_head, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.hub_tensors import (
+    Shapes,
+    bottleneck_tensors,
+    check_shapes,
+    lora_tensors,
+    prefix_table,
+    prefix_tensors,
+    shared_rule,
+    shares_rule,
+)
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead, take_gate
 from peltier_adapters.importers.shared.labels import label_names
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
@@ -44,18 +54,16 @@ from peltier_adapters.spec.parts import HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _NO_EFFECT_ON_BOTTLENECK = (
-    "mh_adapter", "output_adapter", "reduction_factor", "init_weights", "stochastic_depth", "use_gating",
-    "adapter_residual_before_ln", "inv_adapter_reduction_factor", "hypercomplex_nonlinearity", "learn_phm",
-    "phm_bias", "phm_c_init", "phm_dim", "phm_init_range", "phm_rank", "shared_phm_rule", "factorized_phm_W",
+    "init_weights", "stochastic_depth", "adapter_residual_before_ln", "inv_adapter_reduction_factor",
+    "hypercomplex_nonlinearity", "learn_phm", "phm_c_init", "phm_dim", "phm_init_range", "phm_rank", "shared_phm_rule",
+    "factorized_phm_W",
 )  # fmt: skip
 _SCALED_SINCE = (1, 1)  # adapters 1.1
-_PREFIX_TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
 _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
-# Modules with a submodule for each adapter, by its name.
-_CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
-_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
-PartReader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
+# The library saves the prefix of all layers again below each of them.
+_PREFIX_COPY = r".+\.prefix_tuning\.pool\.(.*)"
+_WITHOUT_EFFECT = ("architecture", "init_weights_seed", "dropout", "dtype")
 # In the order in which the parts act, as in Peltier's presets.
 _ORDER = ("prefix_tuning", "lora", "bottleneck")
 _HEAD_CONFIG = "head_config.json"
@@ -70,26 +78,32 @@ _HEAD_TYPES: Mapping[str, TaskType | None] = {
 _HEAD_DESCRIPTION = ("name", "model_name", "version")
 
 
-def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
-    """The part. Layers, sizes, gates and factors are read from the tensors, not from the configuration."""
-    _check_bottleneck(config)
+@dataclass(frozen=True)
+class Saved:
+    """The outer settings of a saved adapter."""
+
+    outer: ConfigFile
+    name: str
+    version: str
+
+
+def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: Saved) -> ImportedPart:
+    """The part."""
     kind = Kind(
         served_activation(str(config.get("non_linearity")), config.where),
         _bottleneck_input(config, backbone),
-        _shared_rule(config, checkpoint),
+        _shared_rule(config, checkpoint, saved.name),
     )
     places = find_sites(backbone.config).sublayers
     found: dict[ModuleSite, Bottleneck] = {}
     for module, place in places.items():
-        name = f"{module}.adapters.T"
+        name = f"{module}.adapters.{saved.name}"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
             found[place] = _take_bottleneck(config, checkpoint, name, backbone.config.hidden_size, kind.rule)
-    if not found:
-        raise AdapterError(f"{checkpoint.where} has no bottleneck at any layer of this backbone")
     return create_bottleneck(found, kind, backbone.config)
 
 
-def _check_bottleneck(config: ConfigFile) -> None:
+def _check_bottleneck(config: ConfigFile, backbone: Backbone) -> None:
     if config.get("is_parallel", False):
         raise AdapterError(
             f"{config.where}: parallel adapters, which read the sub-layer's input, are not supported; only those "
@@ -111,16 +125,8 @@ def _bottleneck_input(config: ConfigFile, backbone: Backbone) -> Literal["output
     return "sum" if backbone.config.generates else "normed"
 
 
-def _shared_rule(config: ConfigFile, checkpoint: Checkpoint) -> Tensor | None:
-    if not config.get("phm_layer", False) or not config.get("shared_phm_rule", True):
-        return None
-    rule = take_rule(checkpoint, "shared_parameters.T.phm_rule")
-    if rule is None:
-        raise AdapterError(
-            f"{checkpoint.where} lacks the phm_rule that all layers share, as do files saved from a "
-            "T5ForConditionalGeneration; save the adapter again from a T5AdapterModel"
-        )
-    return rule
+def _shared_rule(config: ConfigFile, checkpoint: Checkpoint, adapter: str) -> Tensor | None:
+    return take_rule(checkpoint, shared_rule(adapter)) if shares_rule(config) else None
 
 
 def _take_bottleneck(
@@ -135,25 +141,25 @@ def _take_bottleneck(
     return Bottleneck(down, scaled(up, scale), take_gate(checkpoint, f"{name}.gate", hidden))
 
 
-def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
+def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: Saved) -> ImportedPart:
     """The part; a gate replaces the scale alpha / r."""
+    alpha = config.number("alpha", 8)
+    pairs = {}
+    for module, place in lora_modules(backbone.config).items():
+        name = f"{module}.loras.{saved.name}"
+        if f"{name}.lora_A" in checkpoint:
+            names = LoraNames(f"{name}.lora_A", f"{name}.lora_B", f"{name}.gate")
+            pair = take_pair(checkpoint, names, alpha, place[0], backbone.config)
+            pairs[place] = replace(pair, scale=1.0) if _is_old(saved.version) else pair
+    return create_lora(pairs, backbone.config)
+
+
+def _check_lora(config: ConfigFile, backbone: Backbone) -> None:
     config.only("composition_mode", "add")
     config.only("use_dora", False)
     for key in ("vera_d", "vera_b"):
         config.only(key, None)
-    config.ignore("attn_matrices", "selfattn_lora", "intermediate_lora", "output_lora")
-    config.ignore("init_weights", "use_gating", "r")
-    alpha = config.number("alpha", 8)
-    pairs = {}
-    for module, place in lora_modules(backbone.config).items():
-        name = f"{module}.loras.T"
-        if f"{name}.lora_A" in checkpoint:
-            names = LoraNames(f"{name}.lora_A", f"{name}.lora_B", f"{name}.gate")
-            pair = take_pair(checkpoint, names, alpha, place[0], backbone.config)
-            pairs[place] = replace(pair, scale=1.0) if _is_old(version) else pair
-    if not pairs:
-        raise AdapterError(f"{checkpoint.where} has no LoRA at any projection of this backbone")
-    return create_lora(pairs, backbone.config)
+    config.ignore("init_weights")
 
 
 def _is_old(version: str) -> bool:
@@ -162,8 +168,19 @@ def _is_old(version: str) -> bool:
     return match is not None and (int(match[1]), int(match[2])) < _SCALED_SINCE
 
 
-def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
+def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: Saved) -> ImportedPart:
     """The part of an encoder's prefixes."""
+    gates, hidden = {}, backbone.config.hidden_size
+    for module, index in find_sites(backbone.config).attentions.items():
+        gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.{saved.name}", hidden)
+    prefixes = unfold_prefix(
+        _flat_prefix(config, checkpoint, backbone.config, prefix_table(saved.name)), backbone.config
+    )
+    gated = {index: KeysValues(prefix.keys, prefix.values, gates[index]) for index, prefix in prefixes.items()}
+    return create_prefix(gated, backbone.config)
+
+
+def _check_prefix(config: ConfigFile, backbone: Backbone) -> None:
     if backbone.config.generates:
         raise AdapterError(
             f"{config.where}: a prefix of AdapterHub on a T5 shifts the relative positions of the text by its length; "
@@ -176,44 +193,39 @@ def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, 
         raise AdapterError(
             f"{config.where}: keys and values have separate gates (shared_gating is false); only one gate is supported"
         )
-    gates, hidden = {}, backbone.config.hidden_size
-    for module, index in find_sites(backbone.config).attentions.items():
-        gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.T", hidden)
-    prefixes = unfold_prefix(_flat_prefix(config, checkpoint, backbone.config), backbone.config)
-    gated = {index: KeysValues(prefix.keys, prefix.values, gates[index]) for index, prefix in prefixes.items()}
-    return create_prefix(gated, backbone.config)
 
 
-def _flat_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig) -> Tensor:
+def _flat_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig, module: str) -> Tensor:
     """Keys and values of all layers, [P, 2 * L * width]."""
     length = config.count("prefix_length")
     if config.get("flat", False):
-        return checkpoint.take(f"{_PREFIX_TABLE}.control_trans", length * prefix_width(backbone)).view(length, -1)
-    table = checkpoint.take(f"{_PREFIX_TABLE}.wte.weight", length, None)
-    return evaluate_prefix(table, checkpoint, f"{_PREFIX_TABLE}.control_trans", backbone)
+        return checkpoint.take(f"{module}.control_trans", length * prefix_width(backbone)).view(length, -1)
+    table = checkpoint.take(f"{module}.wte.weight", length, None)
+    return evaluate_prefix(table, checkpoint, f"{module}.control_trans", backbone)
 
 
-_READERS: dict[str, PartReader] = {
-    "bottleneck": read_bottleneck,
-    "lora": read_lora,
-    "prefix_tuning": read_prefix,
+class _Reader(NamedTuple):
+    """What reads one kind of adapter: `check` refuses settings that are not supported, `tensors` are those that the
+    settings promise, and `read` takes them."""
+
+    check: Callable[[ConfigFile, Backbone], None]
+    tensors: Callable[[ConfigFile, BackboneConfig, str], Shapes]
+    read: Callable[[ConfigFile, Checkpoint, Backbone, Saved], ImportedPart]
+
+
+_READERS: Mapping[str, _Reader] = {
+    "bottleneck": _Reader(_check_bottleneck, bottleneck_tensors, read_bottleneck),
+    "lora": _Reader(_check_lora, lora_tensors, read_lora),
+    "prefix_tuning": _Reader(_check_prefix, prefix_tensors, read_prefix),
 }
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """The outer settings of a saved adapter."""
-
-    outer: ConfigFile
-    name: str
-    version: str
 
 
 def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The adapter in directory `path`; raises `AdapterError` for what is not supported."""
     saved = _read_outer(path, backbone)
     members = _members(saved)
-    checkpoint = _named(read_checkpoint(find_file(path, _FILES)), saved.name)
+    checkpoint = _without_copies(read_checkpoint(find_file(path, _FILES)))
+    _check_tensors(members, checkpoint, backbone, saved)
     pieces = [_read(kind, members[kind], checkpoint, backbone, saved) for kind in _ORDER if kind in members]
     checkpoint.finish()
     gated = [piece for piece in pieces if getattr(piece.spec, "gated", False)]
@@ -228,7 +240,7 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
     return ImportedAdapter(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
 
 
-def _read_outer(path: Path, backbone: Backbone) -> _Saved:
+def _read_outer(path: Path, backbone: Backbone) -> Saved:
     outer = read_config(find_file(path, ("adapter_config.json",)))
     _check_model(outer, backbone.config)
     name = outer.get("name")
@@ -237,7 +249,7 @@ def _read_outer(path: Path, backbone: Backbone) -> _Saved:
     version = str(outer.get("version", "unknown"))
     outer.ignore("config", *_DESCRIPTION)
     outer.finish()
-    return _Saved(outer, name, version)
+    return Saved(outer, name, version)
 
 
 def _check_model(outer: ConfigFile, config: BackboneConfig) -> None:
@@ -247,7 +259,7 @@ def _check_model(outer: ConfigFile, config: BackboneConfig) -> None:
             raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
 
 
-def _members(saved: _Saved) -> dict[str, ConfigFile]:
+def _members(saved: Saved) -> dict[str, ConfigFile]:
     """The configuration of each member of a union, or of a single adapter, by its architecture."""
     config = saved.outer.get("config")
     union = isinstance(config, dict) and config.get("architecture") == "union"
@@ -272,17 +284,39 @@ def _members(saved: _Saved) -> dict[str, ConfigFile]:
     return members
 
 
-def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """Names below the base model, with `T` for the adapter's name, without the copies of a prefix in each layer
-    (docs/methods.md#adapterhub)."""
-    checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
-    pattern = re.compile(rf"(^|\.)({_CONTAINERS})\.{re.escape(name)}\.")
-    return checkpoint.renamed(lambda tensor_name: pattern.sub(r"\1\2.T.", base_names(tensor_name), count=1))
+def _check_tensors(members: Mapping[str, ConfigFile], checkpoint: Checkpoint, backbone: Backbone, saved: Saved) -> None:
+    """Refuses settings that are not supported, and tensors that are not those that the settings promise."""
+    promised: Shapes = {}
+    for kind, config in members.items():
+        _READERS[kind].check(config, backbone)
+        own = _READERS[kind].tensors(config, backbone.config, saved.name)
+        if not own:
+            raise AdapterError(f"{config.where}: the settings of {kind!r} adapt no layer of this backbone")
+        promised |= own
+    rule = shared_rule(saved.name)
+    if rule in promised and rule not in checkpoint:
+        raise AdapterError(
+            f"{checkpoint.where} lacks the phm_rule that all layers share, as do files saved from a "
+            "T5ForConditionalGeneration; save the adapter again from a T5AdapterModel"
+        )
+    check_shapes(checkpoint, promised, saved.outer.where)
 
 
-def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> ImportedPart:
+def _without_copies(checkpoint: Checkpoint) -> Checkpoint:
+    """Names below the base model, without the copies of a prefix in each layer (docs/methods.md#adapterhub)."""
+    whole = checkpoint.renamed(base_names)
+    for copy in whole.matches(_PREFIX_COPY):
+        name = f"prefix_tuning.{copy[1]}"
+        shared, own = whole.take(name), whole.take(copy[0])
+        whole.put_back({name: shared})
+        if not torch.equal(own, shared):
+            raise AdapterError(f"{whole.where}: tensor {copy[0]!r} is not a copy of the prefix that all layers share")
+    return whole
+
+
+def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: Saved) -> ImportedPart:
     config.ignore("version", *_WITHOUT_EFFECT)
-    piece = _READERS[kind](config, checkpoint, backbone, saved.version)
+    piece = _READERS[kind].read(config, checkpoint, backbone, saved)
     config.finish()
     return piece
 
@@ -290,6 +324,8 @@ def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backb
 def _read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
     """The head in directory `path`; raises `AdapterError` for what is not supported."""
     if not (path / _HEAD_CONFIG).is_file():
+        if saved := [file for file in _HEAD_FILES if (path / file).is_file()]:
+            raise AdapterError(f"{path} has {saved[0]}, but no {_HEAD_CONFIG} that says what it is")
         return SavedHead()
     outer = read_config(path / _HEAD_CONFIG)
     checkpoint = read_checkpoint(find_file(path, _HEAD_FILES)).renamed(base_names)

@@ -76,12 +76,13 @@ def save_adapterhub(tmp_path: Path, bert: Backbone) -> SaveAdapterHub:
         query = "bert.encoder.layer.0.attention.self.query.loras.intents"
         drawn = {f"{query}.lora_A": torch.randn(2, hidden), f"{query}.lora_B": torch.randn(hidden, 2)} | (tensors or {})
         torch.save({name: one for name, one in drawn.items() if one is not None}, directory / "pytorch_adapter.bin")
+        lora = {"architecture": "lora", "r": 2, "alpha": 8, "attn_matrices": ["q"], "leave_out": [1, 2]}
         whole = {
             "name": "intents",
             "model_type": "bert",
             "hidden_size": hidden,
             "version": "adapters.1.3.0",
-            "config": {"architecture": "lora", "r": 2, "alpha": 8, "composition_mode": "add"} | (settings or {}),
+            "config": lora | (settings or {}),
         }
         (directory / "adapter_config.json").write_text(json.dumps(whole | outer))
         return directory
