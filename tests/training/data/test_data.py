@@ -100,3 +100,31 @@ def test_pairs_without_any_score_belong_together(tmp_path: Path):
     file = write(tmp_path / "pairs.jsonl", ("a", None), ("b", None))
     found = read_labelled(Data(file, file, ("text", "text"), "label"), "embedding")
     assert [example.label for example in found.train.examples] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"text": "a", "label": 0}\n{"text": "b", "label": 1.0}\n{"text": "c", "label": "1"}\n'),
+        ("a.csv", "text,label\na,0.0\nb,1.0\nc,1.0\n"),
+        ("a.tsv", "text\tlabel\na\t0\nb\t1.0\nc\t1\n"),
+    ],
+)
+def test_a_column_of_numbers_has_the_same_labels_in_every_format(name: str, content: str, tmp_path: Path):
+    """Also where pandas wrote integers as floats, because one was missing; and positions in given names."""
+    path = tmp_path / name
+    path.write_text(content)
+    found = read_labelled(Data(path, path), "classification")
+    assert found.labels.names == ("0", "1")
+    assert [one.label for one in (*found.train.examples, *found.validation.examples)] == ["0", "1", "1"] * 2
+    named = read_labelled(Data(path, path, labels=("no", "yes")), "classification")
+    assert [one.label for one in named.train.examples] == ["no", "yes", "yes"]
+
+
+def test_validation_may_spell_numbers_and_booleans_otherwise(tmp_path: Path):
+    """A table beside JSON: the names are those of the training rows."""
+    train, validation = tmp_path / "a.jsonl", tmp_path / "b.csv"
+    train.write_text('{"text": "a", "label": true}\n{"text": "b", "label": false}\n')
+    validation.write_text("text,label\na,True\nb,FALSE\n")
+    found = read_labelled(Data(train, validation), "classification")
+    assert [one.label for one in found.validation.examples] == ["true", "false"]

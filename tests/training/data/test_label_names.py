@@ -61,6 +61,22 @@ def test_names_of_equal_numbers_are_one():
     assert distinct_names(["1", "1.0", "2.0", "True", "no", "false", "False"]) == {"1", "2.0", "True", "no", "false"}
 
 
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["0.0", "1.0"], {"0", "1"}),
+        (["True", "False"], {"true", "false"}),
+        (["1.0", "1.1", "2.0"], {"1.0", "1.1", "2.0"}),
+        (["1.0", "one"], {"1.0", "one"}),
+        (["True", "maybe"], {"True", "maybe"}),
+    ],
+)
+def test_a_column_of_numbers_or_booleans_has_the_names_of_json(cells: list[str], names: set[str]):
+    """The cells of a table have no types; versions and words keep their texts, and so do all texts of JSON."""
+    assert distinct_names(cells, of_table=True) == names
+    assert distinct_names(cells) == set(cells)
+
+
 def test_names_that_people_take_for_one_are_told():
     """Spaces, capitals and two normal forms of one word."""
     assert describe_alike(["good", "bad", "goods"]) is None

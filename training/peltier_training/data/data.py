@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, InputForm, TaskType
+from peltier_client.bulk.data_file import data_kind
 from typer import Option
 
 from peltier_training.data.examples import Example, LabelledRows, has_values, read_rows
@@ -51,6 +52,11 @@ class Data:
     def inputs(self) -> InputForm:
         """The name of a task's inputs with this many texts."""
         return _INPUTS[len(self.text_columns)]
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the training examples are cells, which have no types."""
+        return data_kind(self.train) in (".csv", ".tsv")
 
     def check(self, task_type: TaskType) -> None:
         """Raise a `TrainingError` for an invalid value. Does not open the files."""
@@ -130,7 +136,7 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
     if train.bad and not data.skip_bad_rows:  # the labels are not known yet
         bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
         refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
-    labels = find_labels(task_type, train.examples, data.labels)
+    labels = find_labels(task_type, train.examples, data.labels, of_table=data.is_table)
     train = replace(train, examples=tuple(map(labels.read, train.examples)))
     validation = read_file(data, data.validation, task_type, labels.names)
     if not data.skip_bad_rows:

@@ -11,6 +11,7 @@ from peltier_adapters.spec.label import surrogate_problem
 from peltier_training.errors import TrainingError, shown
 
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _BOOLEANS = ("true", "false")
 _MAX_ALIKE = 4
 
@@ -38,12 +39,14 @@ def json_spelling(name: str) -> str:
     return name.lower() if name.lower() in _BOOLEANS else name
 
 
-def distinct_names(names: Iterable[str]) -> set[str]:
-    """The names, with one for those of equal numbers or booleans. A name without an equal stays as it is."""
+def distinct_names(names: Iterable[str], *, of_table: bool = False) -> set[str]:
+    """The names, with one for those of equal numbers or booleans. A text without an equal stays as it is, unless it is
+    `of_table`, whose cells have no types, and all of the column are whole numbers, or all are booleans."""
     groups: dict[str, set[str]] = {}
     for name in names:
         groups.setdefault(json_spelling(name), set()).add(name)
-    return {spelling if len(group) > 1 else min(group) for spelling, group in groups.items()}
+    has_type = of_table and (all(map(_INTEGER.fullmatch, groups)) or set(groups) <= set(_BOOLEANS))
+    return {spelling if has_type or len(group) > 1 else min(group) for spelling, group in groups.items()}
 
 
 def describe_alike(names: Iterable[str]) -> str | None:

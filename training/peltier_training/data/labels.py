@@ -121,8 +121,11 @@ class Labels:
         )
 
 
-def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
-    """The task's labels: `names` if given, else the distinct values of the training examples."""
+def find_labels(
+    kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None, *, of_table: bool = False
+) -> Labels:
+    """The task's labels: `names` if given, else the distinct values of the training examples, which may be those
+    `of_table` cells, without types."""
     if kind in _UNNAMED:
         if names:
             raise TrainingError(f"{kind} has no label names")
@@ -130,7 +133,8 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
     if kind == "token-classification":
         names = tag_names(examples, names)
     if names is None:
-        names = sorted(distinct_names(name for example in examples for name in _names_in(kind, example)), key=_order)
+        found = (name for example in examples for name in _names_in(kind, example))
+        names = sorted(distinct_names(found, of_table=of_table), key=_order)
     if len(set(map(json_spelling, names))) != len(names) or not all(name.strip() for name in names):
         raise TrainingError(f"the label names {', '.join(names)} must be distinct and not empty")
     least = 2 if kind == "classification" else 1

@@ -25,7 +25,7 @@ def split_file(data: Data, task_type: TaskType, share: float, seed: int, directo
     """
     rows = read_file(data, data.train, task_type, data.labels)
     refuse(rows.bad, HINT)
-    labels = find_labels(task_type, rows.examples, data.labels)
+    labels = find_labels(task_type, rows.examples, data.labels, of_table=data.is_table)
     train, validation = split([labels.read(example) for example in rows.examples], task_type, share, seed)
     if not train:
         raise TrainingError(
