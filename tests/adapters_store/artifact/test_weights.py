@@ -165,7 +165,7 @@ def test_weights_may_end_while_others_look_for_memory(monkeypatch: pytest.Monkey
     more = [AdapterWeights(layout) for layout in layouts]
     first.clear()
     ending.append(more.pop())
-    again = AdapterWeights(layouts[0])
+    again = AdapterWeights(layouts[1])
     ending.append(more.pop())
     del again
     assert pages.kept_bytes == layouts[0].nbytes + 2 * layouts[1].nbytes + layouts[2].nbytes
