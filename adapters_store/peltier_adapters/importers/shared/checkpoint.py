@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from peltier_backbone.checkpoint.weights import is_finite
 from torch import Tensor
 
 from peltier_adapters.conversion.weights import read_weights
@@ -50,7 +51,10 @@ class Checkpoint:
             raise AdapterError(
                 f"{self.where}: tensor {name!r} has shape {list(found)}; on this backbone it must be [{wanted}]"
             )
-        return tensor.detach().float()
+        tensor = tensor.detach().float()
+        if not is_finite(tensor):
+            raise AdapterError(f"{self.where}: tensor {name!r} has values that are NaN or infinite in float32")
+        return tensor
 
     def take_if(self, name: str, *shape: int | None) -> Tensor | None:
         """The same, or None if there is no such tensor."""

@@ -5,6 +5,7 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
+from safetensors.torch import save_file
 
 
 class _Harmful:
@@ -84,3 +85,14 @@ def test_what_is_promised_and_what_is_there_are_the_same(found: tuple[str, ...],
     checkpoint.check_promise("LoRA of", ("a.0", "a.1"), ("a.1", "a.0"), "targets")
     with pytest.raises(AdapterError, match=sentence):
         checkpoint.check_promise("LoRA of", ("a.0", "a.1"), found, "targets")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_a_value_that_is_not_finite_is_refused(value: float, tmp_path: Path) -> None:
+    """The sentence names the tensor; weights are served in float32, where 1e300 is infinite."""
+    path = tmp_path / "adapter_model.safetensors"
+    save_file({"first": torch.ones(2), "second": torch.tensor([1.0, value], dtype=torch.float64)}, path)
+    checkpoint = read_checkpoint(path)
+    checkpoint.take("first")
+    with pytest.raises(AdapterError, match=r"tensor 'second' has values that are NaN or infinite in float32$"):
+        checkpoint.take("second")
