@@ -11,7 +11,6 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.weights import canonical_bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.checkpoint.config import (
-    BackboneConfig,
     BertConfig,
     Config,
     ModernBertConfig,
@@ -66,7 +65,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     if eight_bits and target.type != "cpu":
         raise BackboneError(f"dtype 'int8' is for a CPU; device {target.type!r} computes in float32 or bfloat16")
     directory = find_checkpoint(name)
-    config = load_config(directory)
+    config, tokenizer = _read_tokens(directory)
     tensors = _canonical(config, directory)
     identity = fingerprint(config, tensors)
     kernel = _choose_quantized() if eight_bits else choose_linear(target, compute)
@@ -76,7 +75,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         name=name,
         config=config,
         fingerprint=identity,
-        tokenizer=_tokenizer(directory, config),
+        tokenizer=tokenizer,
         model=build_model(config, Weights(ready, directory), kernel, QuantizedTable if eight_bits else PlainTable),
         device=target,
         dtype=compute,
@@ -88,7 +87,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
 def read_fingerprint(name: str) -> str:
     """The fingerprint of the backbone `name`, whose weights are read and not kept. Raises a `BackboneError`."""
     directory = find_checkpoint(name)
-    config = load_config(directory)
+    config, _ = _read_tokens(directory)
     return fingerprint(config, _canonical(config, directory))
 
 
@@ -119,13 +118,17 @@ def _canonical(config: Config, directory: Path) -> dict[str, Tensor]:
             return canonical_bert(tensors, config, directory)
 
 
-def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:
-    tokenizer = load_tokenizer(directory)
-    if tokenizer.num_entries > config.vocab_size:
+def _read_tokens(directory: Path) -> tuple[Config, Tokenizer]:
+    """The tokenizer, and the configuration with a row for each of its tokens."""
+    config, tokenizer = load_config(directory), load_tokenizer(directory)
+    num_rows = config.vocab_size
+    if isinstance(config, T5Config):
+        config, num_rows = config.for_tokens(tokenizer.num_entries), config.num_rows
+    if tokenizer.num_entries > num_rows:
         raise BackboneError(
-            f"{directory}: the tokenizer has {tokenizer.num_entries} entries, the model embeds {config.vocab_size}"
+            f"{directory}: the tokenizer has {tokenizer.num_entries} entries, the model embeds {num_rows}"
         )
-    return tokenizer
+    return config, tokenizer
 
 
 def name_kernels(config: Config, device: torch.device, dtype: torch.dtype, linear: LinearKernel) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The configuration of T5, v1.0 and v1.1, mT5 and umT5; imports no torch."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
 from peltier_backbone.checkpoint.fields import Fields
@@ -11,7 +12,8 @@ Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 # The files of mT5, umT5, ByT5 and T5 v1.1 do not say a number. mT5 and ByT5 were trained on inputs of 1,024 tokens (Xue
 # et al. 2021 and 2022).
 DEFAULT_POSITIONS = 1024
-# The published vocabularies end in 28 rows that no token id of the tokenizer reaches (docs/methods.md#vocabulary).
+# The published embeddings end in 28 rows that no token id of the published tokenizer reaches
+# (docs/methods.md#vocabulary).
 _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
 
 
@@ -21,6 +23,8 @@ class T5Config(BackboneConfig):
 
     `tied`: the output layer is the embedding. `scaled`: hidden states are multiplied by hidden_size ** -0.5 before the
     output layer.
+
+    `vocab_size` is the number of rows that token ids can reach, of the `num_rows` of the checkpoint's embedding.
     """
 
     generates: ClassVar[bool] = True
@@ -38,6 +42,11 @@ class T5Config(BackboneConfig):
     start_token_id: int
     eos_token_id: int
     num_positions: int = DEFAULT_POSITIONS
+    num_rows: int = 0
+
+    def for_tokens(self, num_entries: int) -> "T5Config":
+        """The configuration for a tokenizer of `num_entries`, which may have tokens among the last rows."""
+        return replace(self, vocab_size=num_entries) if self.vocab_size < num_entries <= self.num_rows else self
 
     @property
     def head_size(self) -> int:
@@ -88,9 +97,10 @@ class T5Config(BackboneConfig):
         return self.num_positions
 
 
-def crop_vocabulary(rows: int) -> int:
-    """The number of rows that token ids can reach in an embedding of `rows` rows."""
-    return _VOCABULARY if rows == _PADDED_VOCABULARY else rows
+def crop_vocabulary(rows: int, tokens: Iterable[int]) -> int:
+    """The number of rows that the published tokenizer and the `tokens` of the configuration can reach in an embedding
+    of `rows` rows."""
+    return max(_VOCABULARY, *(token + 1 for token in tokens)) if rows == _PADDED_VOCABULARY else rows
 
 
 def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
@@ -99,15 +109,16 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
     gated, activation = _feed_forward(fields)
     tied, scaled = _output_layer(fields, family)
     layers = fields.size("num_layers")
-    padding = fields.token("pad_token_id", 0)
+    rows = fields.size("vocab_size")
+    tokens = _special_tokens(fields, rows)
     config = T5Config(
         family=family,
-        vocab_size=crop_vocabulary(fields.size("vocab_size")),
+        vocab_size=crop_vocabulary(rows, tokens.values()),
         hidden_size=fields.size("d_model"),
         num_layers=layers,
         num_heads=fields.size("num_heads"),
         intermediate_size=fields.size("d_ff"),
-        pad_token_id=padding,
+        pad_token_id=tokens["pad_token_id"],
         norm_eps=fields.epsilon("layer_norm_epsilon", 1e-6),
         num_decoder_layers=fields.size("num_decoder_layers", layers),
         kv_size=fields.size("d_kv"),
@@ -117,13 +128,28 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
         activation=activation,
         tied=tied,
         scaled=scaled,
-        start_token_id=fields.token("decoder_start_token_id", padding),
-        eos_token_id=fields.token("eos_token_id", 1),
+        start_token_id=tokens["decoder_start_token_id"],
+        eos_token_id=tokens["eos_token_id"],
         num_positions=fields.size("n_positions", DEFAULT_POSITIONS),
+        num_rows=rows,
         dropout=fields.rate("dropout_rate", 0.1),
     )
     _check(config, fields)
     return config
+
+
+def _special_tokens(fields: Fields, rows: int) -> dict[str, int]:
+    """The numbers of the tokens by their keys."""
+    padding = fields.token("pad_token_id", 0)
+    tokens = {
+        "pad_token_id": padding,
+        "eos_token_id": fields.token("eos_token_id", 1),
+        "decoder_start_token_id": fields.token("decoder_start_token_id", padding),
+    }
+    for key, token in tokens.items():
+        if token >= rows:
+            raise fields.error(f"{key} is {token}; the vocabulary has {rows} entries")
+    return tokens
 
 
 def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
@@ -160,11 +186,3 @@ def _check(config: T5Config, fields: Fields) -> None:
             f"{config.num_buckets} relative_attention_num_buckets up to relative_attention_max_distance "
             f"{config.max_distance} have no logarithmic half"
         )
-    tokens = {
-        "pad_token_id": config.pad_token_id,
-        "eos_token_id": config.eos_token_id,
-        "decoder_start_token_id": config.start_token_id,
-    }
-    for key, token in tokens.items():
-        if token >= config.vocab_size:
-            raise fields.error(f"{key} is {token}; the vocabulary has {config.vocab_size} entries")

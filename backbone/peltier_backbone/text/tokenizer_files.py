@@ -1,5 +1,7 @@
 """The files of a checkpoint that hold its tokenizer."""
 
+import json
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ def read_tokenizer(directory: Path) -> FastTokenizer:
         )
     try:
         if found[0] == TOKENIZER_FILE:
-            return FastTokenizer.from_file(str(directory / TOKENIZER_FILE))
+            return _with_all_tokens(FastTokenizer.from_file(str(directory / TOKENIZER_FILE)), directory)
         if found[0] == BYTE_TOKENIZER_FILE:
             return read_byte_tokenizer(directory)
         return _convert(directory, found)
@@ -48,6 +50,32 @@ def read_tokenizer(directory: Path) -> FastTokenizer:
 def write_tokenizer(directory: Path, target: Path) -> None:
     """Write the tokenizer of the checkpoint in `directory` as `tokenizer.json` to the directory `target`."""
     read_tokenizer(directory).save(str(target / TOKENIZER_FILE))
+
+
+def _with_all_tokens(fast: FastTokenizer, directory: Path) -> FastTokenizer:
+    """The tokenizer, if it has every token that a user added by a release of transformers that wrote other files than
+    `tokenizer.json`. Releases disagree on whether those are read beside it, and by which number."""
+    known = fast.get_vocab(with_added_tokens=True)
+    for name, tokens in _added_tokens(directory):
+        if lacking := [token for token in tokens if token not in known]:
+            raise ValueError(
+                f"it lacks {len(lacking)} added tokens of {name}, such as {lacking[0]!r}; save the tokenizer anew with "
+                "save_pretrained, or delete the file that is out of date"
+            )
+    return fast
+
+
+def _added_tokens(directory: Path) -> Iterator[tuple[str, list[str]]]:
+    """The files that list added tokens by their numbers, with these tokens."""
+    if isinstance(own := _read_json(directory / "added_tokens.json"), dict):
+        yield "added_tokens.json", list(own)
+    config = _read_json(directory / "tokenizer_config.json")
+    if isinstance(config, dict) and isinstance(own := config.get("added_tokens_decoder"), dict):
+        yield "tokenizer_config.json", [str(token["content"]) for token in own.values()]
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.is_file() else None
 
 
 def _convert(directory: Path, found: list[str]) -> FastTokenizer:

@@ -104,6 +104,11 @@ def test_defaults_are_those_of_transformers():
     assert (changed.start_token_id, changed.num_decoder_layers, changed.max_tokens) == (5, 2, 64)
 
 
+def test_a_token_of_the_configuration_has_a_row():
+    """A start token that was added behind the published vocabulary keeps the rows up to its own."""
+    assert _parse({**SMALL, "decoder_start_token_id": 32100}).vocab_size == 32101
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -114,7 +119,7 @@ def test_defaults_are_those_of_transformers():
         ({"d_kv": 0}, "d_kv is 0; it must be a positive integer"),
         ({"d_model": None}, "d_model is None"),
         ({"eos_token_id": [1, 2]}, "eos_token_id is [1, 2]; it must be a token id or null"),
-        ({"eos_token_id": 32100}, "eos_token_id is 32100; the vocabulary has 32100 entries"),
+        ({"eos_token_id": 32128}, "eos_token_id is 32128; the vocabulary has 32128 entries"),
         ({"decoder_start_token_id": 40000}, "decoder_start_token_id is 40000"),
         ({"layer_norm_epsilon": 0}, "layer_norm_epsilon is 0"),
         ({"relative_attention_num_buckets": 2}, "have no logarithmic half"),

@@ -13,14 +13,23 @@ from peltier_backbone.checkpoint.checkpoint import read_tensors
 from peltier_backbone.checkpoint.config import T5Config
 from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear.linear import PlainLinear
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import load_backbone, read_fingerprint
 from peltier_backbone.t5.weights import build_t5, canonical_t5, t5_weights
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import MT5ForConditionalGeneration, T5ForConditionalGeneration
+from transformers import (
+    AutoTokenizer,
+    MT5ForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5ForConditionalGeneration,
+)
 from transformers import T5Config as HfConfig
+
+from tests.support.small_tokenizers import unigram
 
 Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]
@@ -148,6 +157,67 @@ def test_a_padded_vocabulary_is_cropped(t5_directory: Path, tmp_path: Path):
     hidden = torch.randn(3, 8)
     expected = (hidden * 8**-0.5) @ model.shared.weight.detach()[:32100].t()
     torch.testing.assert_close(backbone.t5.logits(hidden), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def with_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A T5 of 32,128 rows whose tokenizer has the 32,100 published entries and three that its user added."""
+    directory = tmp_path_factory.mktemp("added")
+    fast = unigram()
+    pieces = [(piece, score) for piece, score in json.loads(fast.to_str())["model"]["vocab"]]
+    pieces += [(f"▁{number}", -9.0) for number in range(32000 - len(pieces))]
+    fast.model = models.Unigram(pieces, 2)
+    fast.add_special_tokens([f"<extra_id_{number}>" for number in range(100)])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    assert len(wrapped) == 32100
+    wrapped.add_tokens(["{", "}", "\n"])
+    wrapped.save_pretrained(directory)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 2, "num_heads": 2}
+    torch.manual_seed(0)
+    T5ForConditionalGeneration(HfConfig(vocab_size=32128, decoder_start_token_id=0, **sizes)).save_pretrained(directory)
+    return directory
+
+
+@torch.inference_mode()
+def test_tokens_added_among_the_last_rows_are_those_of_transformers(with_tokens: Path):
+    """They are read from a text, have logits, and are written; the rows behind them answer to no token."""
+    backbone, theirs = load_backbone(str(with_tokens)), AutoTokenizer.from_pretrained(with_tokens)
+    model = T5ForConditionalGeneration.from_pretrained(with_tokens).eval()
+    row = backbone.tokenizer.encode('{ "a": a good film }\n bad')
+    assert row.ids == tuple(theirs('{ "a": a good film }\n bad')["input_ids"])
+    assert {32100, 32101, 32102} <= set(row.ids)
+    assert backbone.tokenizer.decode(row.ids) == theirs.decode(row.ids, skip_special_tokens=True)
+    targets = [0, 32102, 5, 32100, 32101]
+    packed = backbone.pack([row])
+    cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
+    ((slot,),) = cache.join(backbone.t5.project_kv(packed, backbone.encode(packed)))
+    step = backbone.arrange([slot], cache)
+    found = torch.cat([backbone.t5.logits(step(torch.tensor([token]))) for token in targets])
+    logits = model(input_ids=torch.tensor([row.ids]), decoder_input_ids=torch.tensor([targets])).logits[0]
+    assert found.shape == (5, 32103)
+    torch.testing.assert_close(found, logits[:, :32103], atol=1e-5, rtol=1e-5)
+
+
+def test_a_fingerprint_counts_the_tokens_that_a_user_added(with_tokens: Path, tmp_path: Path):
+    """An adapter fits the vocabulary that it was trained with, also if the weights of two checkpoints are equal."""
+    assert read_fingerprint(str(with_tokens)) == load_backbone(str(with_tokens)).fingerprint
+    plain = shutil.copytree(with_tokens, tmp_path / "plain")
+    fast = Tokenizer.from_file(str(plain / "tokenizer.json"))
+    state = json.loads(fast.to_str())
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < 32100]
+    (plain / "tokenizer.json").write_text(json.dumps(state))
+    assert load_backbone(str(plain)).config.vocab_size == 32100
+    assert read_fingerprint(str(plain)) != read_fingerprint(str(with_tokens))
+
+
+def test_more_tokens_than_rows_are_refused(with_tokens: Path, tmp_path: Path):
+    """By the number of rows that the checkpoint has, padding included."""
+    directory = shutil.copytree(with_tokens, tmp_path / "larger")
+    fast = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    fast.add_tokens([f"word{number}" for number in range(26)])
+    fast.save(str(directory / "tokenizer.json"))
+    with pytest.raises(BackboneError, match="the tokenizer has 32129 entries, the model embeds 32128"):
+        load_backbone(str(directory))
 
 
 def test_a_larger_tokenizer_is_refused(t5_directory: Path, tmp_path: Path):

@@ -51,6 +51,24 @@ def test_ids_are_those_of_transformers(layout: str, tmp_path: Path) -> None:
             assert list(found.types) == expected.get("token_type_ids", list(found.types))
 
 
+@pytest.mark.parametrize("file", ["added_tokens.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("layout", ["nomic-embed-text-v1.5", "jina-embeddings-v3"])
+def test_a_tokenizer_json_without_the_added_tokens_of_another_file_is_refused(
+    layout: str, file: str, tmp_path: Path
+) -> None:
+    """It is older than the other file, so its texts would be read without the tokens."""
+    PUBLISHED[layout](tmp_path)
+    load_tokenizer(tmp_path)
+    token = {"content": "<new>", "special": False, "normalized": False, "lstrip": False, "rstrip": False}
+    if file == "added_tokens.json":
+        (tmp_path / file).write_text(json.dumps({"<new>": 900}))
+    else:
+        config = json.loads((tmp_path / file).read_text())
+        (tmp_path / file).write_text(json.dumps({**config, "added_tokens_decoder": {"900": token}}))
+    with pytest.raises(BackboneError, match=rf"tokenizer\.json: it lacks 1 added tokens of {file}, such as '<new>'"):
+        load_tokenizer(tmp_path)
+
+
 @pytest.mark.parametrize(("layout", "lower"), [("bert, vocab.txt", True), ("bert-cased, vocab.txt", False)])
 def test_a_vocabulary_is_read_as_by_berts_own_code(layout: str, lower: bool, tmp_path: Path) -> None:
     """Which transformers keeps in Python."""
