@@ -90,7 +90,7 @@ def _add_bias(backbone: Backbone, chosen: Backend) -> Tensor:
     """A bias of the output layer, whose width need not be a multiple of 16 as all others are, for one of two rows."""
     width = backbone.t5.config.vocab_size
     program = Program([AddedBias("lm_head", 0, torch.empty(width, device="meta"))], 1)
-    prepare, flat = chosen.preparation(program, width), torch.ones(width, device=backbone.device)
-    groups = [AdapterGroup(1, program, flat if prepare is None else prepare(flat)), AdapterGroup(1)]
+    kept, flat = chosen.prepare(program, width), torch.ones(width, device=backbone.device)
+    groups = [AdapterGroup(1, kept.program, kept.weights(flat)), AdapterGroup(1)]
     x = torch.zeros(2, backbone.config.hidden_size, device=backbone.device, dtype=backbone.dtype)
     return chosen.group(groups, [1, 1]).act("lm_head", 0, x.new_zeros(2, width), x)

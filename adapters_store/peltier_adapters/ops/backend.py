@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from peltier_backbone.linear.norm import Norm
 from torch import Tensor
@@ -43,6 +43,18 @@ class GroupedOps(Protocol):
         return None
 
 
+class Prepared(NamedTuple):
+    """How adapters are kept: the `program` of their weights once these were changed by `change`; None leaves them as
+    they are. Every backend computes the same from both: on a GPU another one may take over."""
+
+    program: Program
+    change: Callable[[Tensor], Tensor] | None = None
+
+    def weights(self, flat: Tensor) -> Tensor:
+        """The weights of an adapter as they are kept."""
+        return flat if self.change is None else self.change(flat)
+
+
 class Backend(Protocol):
     """Runs the ops of a batch, in one way for one device."""
 
@@ -53,10 +65,9 @@ class Backend(Protocol):
         """The bytes of each element of an adapter's weights, as the backend keeps them."""
         return 4
 
-    def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
-        """Brings the weights [length] of an adapter to the form that the backend reads; None if it reads them as they
-        are."""
-        return None
+    def prepare(self, program: Program, length: int) -> Prepared:
+        """How the backend keeps adapters of a program, whose weights are [length]."""
+        return Prepared(program)
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> GroupedOps:
         """The ops of the groups of a batch, whose rows have `lengths` tokens."""

@@ -78,6 +78,8 @@ class ProgramTable:
             case PrefixKeys(gate=Gate() as gate):
                 return (0, len(gate.weight), 0, 0, _bits(1.0), *self._gate(gate), *_NO_NORM, 0, 0, *_NO_STEP * 4)
             case AddedBias(bias=bias, column=column):
+                if action.replaced is not None:
+                    raise ValueError("the table has differences to replaced biases only: `TritonBackend.prepare`")
                 last = *_ABSENT, 0, *self._vector(bias), 1, 0, len(bias), 0
                 return (column, 0, len(bias), 0, _bits(1.0), *_NO_GATE, *_NO_NORM, 2, 0, *_NO_STEP * 3, *last)
             case Scaled(factor=factor, column=column):

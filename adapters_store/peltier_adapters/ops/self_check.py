@@ -40,10 +40,10 @@ def _compute(backend: Backend, kind: str, device: torch.device, dtype: torch.dty
     ones = torch.ones(_WIDTH, device=device, dtype=dtype)
     base = LayerNorm(ones, torch.zeros_like(ones), 1e-5)
     program = Program(_KINDS[kind](_cutter(), base), 1)
-    prepare = backend.preparation(program, _MAX_ELEMENTS) or (lambda flat: flat)
-    first, last = (prepare(_draw(_MAX_ELEMENTS, seed=seed).to(device) / 4) for seed in (1, 2))
+    kept = backend.prepare(program, _MAX_ELEMENTS)
+    first, last = (kept.weights(_draw(_MAX_ELEMENTS, seed=seed).to(device) / 4) for seed in (1, 2))
     groups = (
-        AdapterGroup(_ROWS[0], program, first), AdapterGroup(_ROWS[1]), AdapterGroup(_ROWS[2], program, last)
+        AdapterGroup(_ROWS[0], kept.program, first), AdapterGroup(_ROWS[1]), AdapterGroup(_ROWS[2], kept.program, last)
     )  # fmt: skip
     return torch.cat([_apply(backend.group(groups, lengths), lengths, base) for lengths in _LENGTHS]).float()
 

@@ -6,7 +6,9 @@ its tokens begin, and the addresses of its adapter's weights and program.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import accumulate
 from weakref import WeakKeyDictionary
 
@@ -14,13 +16,23 @@ import torch
 from peltier_backbone.linear.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, Prepared
 from peltier_adapters.ops.kernels.attention import Attention
 from peltier_adapters.ops.kernels.chain import chain
 from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.kernels.steps import step
-from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, PrefixKeys, Program, at
+from peltier_adapters.ops.op import (
+    SITES,
+    AddedBias,
+    FusedMatmul,
+    Place,
+    PlacedOp,
+    PrefixKeys,
+    Program,
+    at,
+    common_depth,
+)
 from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, merge_launches
 
 
@@ -29,7 +41,7 @@ class TritonOps(GroupedOps):
 
     def __init__(self, rows: Rows, tables: Mapping[Program, ProgramTable], groups: Sequence[AdapterGroup] = ()) -> None:
         self.rows, self._tables = rows, tables
-        self._depth = max((one.depth for one in tables.values()), default=0)
+        self._depth = common_depth(tables)
         self._groups = groups if any(one.gates is not None for one in groups) else ()
         most = max((one.max_ops for one in tables.values()), default=1)
         self._gates = rows.starts.new_empty(most, len(rows), dtype=torch.float32)
@@ -129,15 +141,29 @@ class TritonBackend(Backend):
                 found = self._tables[program] = ProgramTable(program, self._device, self._dtype)
             return found
 
-    def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
+    def prepare(self, program: Program, length: int) -> Prepared:
         """A copy of the weights in the backend's dtype. A bias that replaces one of the backbone becomes the difference
-        to it. This makes the program's table, so that no batch has to."""
-        self._table(program)
+        to it before it is rounded. This makes the program's table, so that no batch has to."""
         replaced = torch.zeros(length, device=self._device)
-        replacing = [op for ops in program.placed.values() for op in ops if isinstance(op, AddedBias)]
-        for op in replacing:
-            if op.replaced is not None:
-                at(op.bias, replaced).copy_(op.replaced)
-        if all(op.replaced is None for op in replacing):
-            return lambda flat: flat.to(self._dtype, copy=True)
-        return lambda flat: (flat - replaced).to(self._dtype)
+        settled = _settle(program, replaced)
+        self._table(settled)
+        if settled is program:
+            return Prepared(program, lambda flat: flat.to(self._dtype, copy=True))
+        return Prepared(settled, lambda flat: (flat - replaced).to(self._dtype))
+
+
+def _settle(program: Program, replaced: Tensor) -> Program:
+    """The program that adds biases as they are, once `replaced` [length] has been taken from the weights; it writes
+    that. It is `program` if that replaces no bias."""
+    settled, placed = copy(program), dict[Place, list[PlacedOp]]()
+    for place, ops in program.placed.items():
+        placed[place] = [_difference(op, replaced) for op in ops]
+    settled.placed = placed
+    return program if placed == program.placed else settled
+
+
+def _difference(op: PlacedOp, replaced: Tensor) -> PlacedOp:
+    if not isinstance(op, AddedBias) or op.replaced is None:
+        return op
+    at(op.bias, replaced).copy_(op.replaced)
+    return replace(op, replaced=None)

@@ -47,14 +47,15 @@ class Bank:
         self.cost = AdapterCost.of(parts, backbone.config)
         self.layout = layout_of(parts, backbone.config)
         template = torch.empty(self.layout.length, device="meta")
-        self.program = lower(parts, self.layout.views(template), backbone)
+        program = lower(parts, self.layout.views(template), backbone)
+        self._kept = find_backend(parts, backbone).prepare(program, self.layout.length)
+        self.program = self._kept.program
         self.first_block = self.program.first_block(backbone.config)
-        self._prepare = find_backend(parts, backbone).preparation(self.program, self.layout.length)
         self._numbers = count()
 
     def prepare(self, flat: Tensor) -> Tensor:
-        """The weights `flat` [elements] of an adapter in the form that the backend reads."""
-        return flat if self._prepare is None else self._prepare(flat)
+        """The weights `flat` [elements] of an adapter in the form that goes with the program."""
+        return self._kept.weights(flat)
 
     def slot(self, flat: Tensor, arrival: PendingCopy | None = None) -> "Slot":
         """A slot with a new number for prepared weights."""

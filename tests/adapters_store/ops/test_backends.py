@@ -1,5 +1,7 @@
 """Every op by each backend against the formula, row by row in float64; and how often a backend is called."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +12,19 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup, Backend
-from peltier_adapters.ops.native import NativeBackend
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program
+from peltier_adapters.ops.native import NativeBackend, compile_program
+from peltier_adapters.ops.op import (
+    AddedBias,
+    FusedMatmul,
+    Gate,
+    MatmulStep,
+    Normed,
+    NormWeights,
+    Op,
+    PrefixKeys,
+    Program,
+    Scaled,
+)
 from peltier_adapters.ops.torch import ACTIVATIONS, TORCH
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
@@ -187,6 +200,49 @@ def _counted(kernel: Callable[..., Any], calls: list[str]) -> Callable[..., Any]
         return kernel(*given, **options)
 
     return counted
+
+
+def test_programs_of_one_batch_have_one_depth(backend: Backend):
+    """Places are numbered by it, so a batch of two depths would read the ops of other places."""
+    groups = [AdapterGroup(1, Program(_ops(0, Template()), depth), torch.zeros(4096)) for depth in (2, 3)]
+    if isinstance(backend, NativeBackend):
+        with pytest.raises(ValueError, match="depths 2 and 3"):
+            backend.group(groups, (1, 1))
+
+
+def _with_shared_tensors() -> tuple[Program, list[Tensor]]:
+    """A program of every kind of op, and the tensors that its adapters share."""
+    shared = list[Tensor]()
+
+    def share(*shape: int) -> Tensor:
+        shared.append(torch.ones(shape))
+        return shared[-1]
+
+    gate = Gate("x", 0, share(HIDDEN), share())
+    base = LayerNorm(share(HIDDEN), share(HIDDEN), 1e-5)
+    steps = MatmulStep(share(HIDDEN, 2)), MatmulStep(share(2, HIDDEN), share(HIDDEN))
+    return Program(
+        [
+            AddedBias("output", 0, share(HIDDEN), share(HIDDEN)), Scaled("output", 0, share(HIDDEN)),
+            FusedMatmul("ffn", 0, steps, reads=Normed(0, base), gate=gate), NormWeights(1, share(HIDDEN), None),
+            PrefixKeys(0, share(1, 1, HIDDEN), share(1, 1, HIDDEN), gate),
+        ],
+        1,
+    ), shared  # fmt: skip
+
+
+def test_a_compiled_program_keeps_what_it_points_to():
+    """All tensors that its adapters share, but not the program, with which it leaves the backend."""
+    program, shared = _with_shared_tensors()
+    compiled, known = compile_program(program), weakref.ref(program)
+    tensors = [weakref.ref(tensor) for tensor in shared]
+    del program, shared
+    gc.collect()
+    assert known() is None
+    assert None not in [tensor() for tensor in tensors]
+    del compiled
+    gc.collect()
+    assert [tensor() for tensor in tensors] == [None] * len(tensors)
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -12,6 +12,7 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.op import FusedMatmul, at
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Banks
 from peltier_adapters.spec.parts import Parts
@@ -141,6 +142,26 @@ def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
     own = resident.body.layout.view("bias.output", resident.body_slot.read())
     frozen = torch.stack([layer.output.bias for layer in bert_bfloat16.bert.layers])
     assert torch.equal(own, (artifact.tensors["bias.output"] - frozen.float()).bfloat16())
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta"])
+def test_any_backend_reads_what_another_has_prepared(
+    family: str, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+):
+    """On a GPU torch takes the batches over if a kernel fails after adapters were loaded, and it always computes those
+    of a DeBERTa."""
+    triton = pytest.importorskip("peltier_adapters.ops.triton", reason="Triton has no build for this machine")
+    backbone: Backbone = request.getfixturevalue(family)
+    kernels = triton.TritonBackend(torch.device("cpu"), torch.float32)
+    for preset in ("bitfit", "ia3", "compacter", "unipelt-apl"):
+        artifact = read_artifact(make_artifact(backbone, preset, proved=False), backbone)
+        answers = []
+        for prepares in (kernels, TORCH):
+            monkeypatch.setattr(choice, "choose_backend", lambda device, dtype, chosen=prepares: chosen)
+            row = Row(backbone.tokenizer.encode("a good film"), Banks(backbone).add(artifact))
+            monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
+            answers.append(forward(backbone, [row])[0].logits)
+        assert torch.equal(*answers)
 
 
 def test_an_artifact_of_loose_tensors_is_copied(bert: Backbone, make_artifact: MakeArtifact):

@@ -45,22 +45,21 @@ class Batch:
 
     def by_torch(self) -> GroupedOps:
         """The reference, in float32."""
-        return TORCH.group(self._groups(self._flats), LENGTHS)
+        return TORCH.group(_groups(self._programs, self._flats), LENGTHS)
 
     def by_triton(self, dtype: torch.dtype) -> GroupedOps:
         """With weights as a server keeps them."""
-        ready = []
-        for program, flat in zip((self._programs[0], *self._programs), self._flats, strict=True):
-            prepare = TRITON[dtype].preparation(program, MAX_ELEMENTS)
-            ready.append(prepare(flat))
-        return TRITON[dtype].group(self._groups(ready), LENGTHS)
+        first, second = (TRITON[dtype].prepare(program, MAX_ELEMENTS) for program in self._programs)
+        ready = [one.weights(flat) for one, flat in zip((first, first, second), self._flats, strict=True)]
+        return TRITON[dtype].group(_groups((first.program, second.program), ready), LENGTHS)
 
-    def _groups(self, flats: Sequence[Tensor]) -> list[AdapterGroup]:
-        first, second = self._programs
-        return [
-            AdapterGroup(2, first, flats[0], {}), AdapterGroup(1), AdapterGroup(1, first, flats[1], {}),
-            AdapterGroup(1, second, flats[2], {}),
-        ]  # fmt: skip
+
+def _groups(programs: tuple[Program, Program], flats: Sequence[Tensor]) -> list[AdapterGroup]:
+    first, second = programs
+    return [
+        AdapterGroup(2, first, flats[0], {}), AdapterGroup(1), AdapterGroup(1, first, flats[1], {}),
+        AdapterGroup(1, second, flats[2], {}),
+    ]  # fmt: skip
 
 
 def check(found: Tensor, expected: Tensor) -> None:

@@ -34,7 +34,7 @@ def test_each_row_attends_to_its_prefix_and_its_keys(biased: bool, dtype: torch.
     prefix = PrefixKeys(0, keys, values, Gate("prefix", 0, cut(HIDDEN), cut()))
     program, plain = Program([prefix], 1), Program([], 1)
     flat = draw(MAX_ELEMENTS, seed=9) / 4
-    flats = [TRITON[dtype].preparation(one, MAX_ELEMENTS)(flat) for one in (program, plain)]
+    flats = [TRITON[dtype].prepare(one, MAX_ELEMENTS).weights(flat) for one in (program, plain)]
     groups = [AdapterGroup(1, program, flats[0]), AdapterGroup(1), AdapterGroup(1, plain, flats[1])]
     ops = TRITON[dtype].group(groups, QUERIES)
     query = draw(sum(QUERIES), HIDDEN, seed=1)

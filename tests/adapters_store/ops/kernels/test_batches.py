@@ -23,6 +23,8 @@ BATCHES = (
     ("bert", ("pfeiffer", "lowrank", "compacter", "bitfit", "ia3", "unipelt-apl", "unipelt-apl-central")),
     ("modernbert", ("unipelt-apl",)),
     ("mpnet", ("unipelt-apl",)),
+    # Its batches are computed by torch, and its heads by the kernels.
+    ("deberta", ("bitfit",)),
     pytest.param("nomic_bert", ("unipelt-apl",), marks=pytest.mark.slow),
     ("t5", ("prompt-r", "unipelt-apl")),
     pytest.param("t5", ("compacter", "unipelt-apl", "prompt-r", "bitfit"), marks=pytest.mark.slow),

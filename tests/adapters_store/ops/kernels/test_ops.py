@@ -5,11 +5,21 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Scaled
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program, Scaled
 from peltier_adapters.ops.torch import ACTIVATIONS
 from peltier_backbone.linear.norm import LayerNorm, Norm, RMSNorm
 
-from tests.adapters_store.ops.kernels.cases import DTYPES, TOKENS, WIDTH, Batch, Cutter, check, draw
+from tests.adapters_store.ops.kernels.cases import (
+    DTYPES,
+    MAX_ELEMENTS,
+    TOKENS,
+    TRITON,
+    WIDTH,
+    Batch,
+    Cutter,
+    check,
+    draw,
+)
 
 Cut = Callable[..., torch.Tensor]
 BASE = LayerNorm(draw(WIDTH, seed=7), draw(WIDTH, seed=8), 1e-5)
@@ -124,3 +134,11 @@ def test_gates_are_recorded():
             groups: list[AdapterGroup] = [getattr(one, "group", one) for one in ops._groups]  # type: ignore[attr-defined]
             recorded.append(torch.cat([one.gates["one"][0] for one in groups if one.gates]))
         torch.testing.assert_close(recorded[1], recorded[0], atol=1e-6, rtol=0)
+
+
+def test_programs_of_two_depths_are_refused():
+    """By the places of one depth the rows of the other would read the ops of another site."""
+    bias = AddedBias("ffn", 0, Cutter()(WIDTH))
+    groups = [AdapterGroup(1, Program([bias], depth), draw(MAX_ELEMENTS)) for depth in (1, 2)]
+    with pytest.raises(ValueError, match=r"have depths 1 and 2"):
+        TRITON[torch.float32].group(groups, [3, 4])
