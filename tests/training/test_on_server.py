@@ -185,3 +185,13 @@ def test_they_need_a_server(peltier: Peltier, words: list[str]) -> None:
     outcome = peltier(*local[:place])
     assert outcome.status == 2
     assert "--validation: a training on this machine needs it" in outcome.err
+
+
+def test_a_server_gets_maps_and_texts_of_labels(
+    peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str]
+) -> None:
+    """`--targets` and `--set targets` have names of their own in a request."""
+    plan(server, answer, stream_of(happening(1, "state", state="succeeded")), answer(200, DONE))
+    outcome = peltier(*words, "--preset", "lora", "--set", "targets=query", "--targets", "words")
+    assert outcome.status == 0, outcome.err
+    assert json.loads(server.received[2].body)["settings"] == {"targets": "query", "label_targets": "words"}

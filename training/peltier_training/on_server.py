@@ -20,6 +20,7 @@ from peltier_client.resources.trainings import TrainingOptions, succeeded
 from peltier_training.config.run import Hyperparameters
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.errors import TrainingError
+from peltier_training.service.request import LABEL_TARGETS
 
 ServerOption = Annotated[
     str | None,
@@ -111,6 +112,8 @@ class ServerTraining:
             what = "an option" if len(local) == 1 else "options"
             raise TrainingError(f"{flags} with --server is not possible: {what} of a training on this machine")
         settings = {name: value for name, value in self.given.items() if name in _SETTINGS - {"seed"}}
+        if "targets" in settings:  # LoRA's are among the overrides
+            settings[LABEL_TARGETS] = settings.pop("targets")
         settings |= self.overrides
         options = TrainingOptions()
         for name in _SENT:

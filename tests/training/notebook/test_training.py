@@ -172,3 +172,11 @@ def test_a_budget_of_steps_and_minutes_is_refused(rows: list[dict[str, Any]], be
     """As the service refuses it."""
     with pytest.raises(TrainingError, match="the budget has steps and minutes; it has one of them"):
         peltier.train(rows, task="toy", budget={"steps": 4, "minutes": 1}, backbone=bert.name, device="cpu")
+
+
+def test_a_lora_on_a_t5_answers_the_names_of_labels(rows: list[dict[str, Any]], t5: Backbone) -> None:
+    """With maps beside them."""
+    settings = SETTINGS | {"targets": "query,value", "label_targets": "words"}
+    adapter = train(rows[:24], t5, settings=settings, budget={"steps": 2})
+    assert adapter.manifest.task.targets == adapter.manifest.task.labels == ("negative", "positive")
+    assert adapter.manifest.training.hyperparameters["settings"]["targets"] == "query,value"

@@ -30,6 +30,21 @@ def test_the_last_turn_is_text_and_label() -> None:
     }
 
 
+@pytest.mark.parametrize("answer", ["good\n", " good", "\r\n good \t"])
+def test_an_answer_has_no_space_around_it(answer: str) -> None:
+    """Models write line ends, which would make another label, and none that an artifact may have."""
+    assert read_chat(chat(("user", " a gem\n"), ("assistant", answer))) == {"text": " a gem\n", "label": "good"}
+
+
+def test_an_answer_without_weight_is_not_learned() -> None:
+    """As in OpenAI's API; one that names another weight is."""
+    row = chat(("user", "a gem"), ("assistant", "good"), ("user", "a bore"), ("assistant", "bad"))
+    row["messages"][3]["weight"] = 0
+    assert read_chat(row) == {"text": "a gem", "label": "good"}
+    row["messages"][3]["weight"] = 1
+    assert read_chat(row) == {"text": "a bore", "label": "bad"}
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

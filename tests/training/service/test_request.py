@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.presets import PRESETS
+from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.errors import TrainingError
@@ -27,6 +28,42 @@ def test_settings_are_of_the_preset_and_of_the_training(machine: Machine):
     assert (run.hyperparameters.learning_rate, run.hyperparameters.epochs, run.hyperparameters.seed) == (0.01, 3, 7)
     assert run.overrides == {"rank": "4", "targets": "query,value", "gated": "false"}
     run.check()
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts", "maps"),
+    [
+        ({"targets": "words"}, "words", None),
+        ({"targets": ["terrible", "great"]}, "terrible,great", None),
+        ({"targets": "query, value"}, None, "query, value"),
+        ({"targets": "all-linear"}, None, "all-linear"),
+        ({"targets": "query,valu"}, None, "query,valu"),
+        ({"label_targets": "words"}, "words", None),
+        ({"targets": "query", "label_targets": "key,value"}, "key,value", "query"),
+    ],
+)
+def test_a_lora_on_a_t5_has_maps_and_texts_of_labels(
+    settings: Answer, texts: str | None, maps: str | None, t5: Backbone
+):
+    """`targets` are the maps if they name one, and `label_targets` always the texts, also beside them."""
+    run = run_of(Machine(t5.name, "cpu", threads=1), preset="lora", settings=settings)
+    assert run.text.targets == texts
+    assert run.overrides.get("targets") == maps
+
+
+def test_other_presets_on_a_t5_have_texts_only(t5: Backbone):
+    """The name of a map is a text then."""
+    machine = Machine(t5.name, "cpu", threads=1)
+    for name in ("targets", "label_targets"):
+        run = run_of(machine, preset="compacter", settings={name: "key,value"})
+        assert (run.text.targets, run.overrides) == ("key,value", {})
+
+
+def test_texts_of_labels_are_no_file_of_the_worker(t5: Backbone):
+    """Under either name."""
+    for name in ("targets", "label_targets"):
+        with pytest.raises(TrainingError, match=r"^targets is 'a\.json'; it must be digits, words or texts"):
+            run_of(Machine(t5.name, "cpu", threads=1), preset="lora", settings={name: "a.json"})
 
 
 def test_a_multiplier_is_of_the_learning_rate(machine: Machine):

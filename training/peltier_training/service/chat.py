@@ -1,7 +1,8 @@
 """Rows in the form of chats, as OpenAI's API takes them, as rows of columns. Imports no torch.
 
 A chat is `{"messages": [{"role": …, "content": …}, …]}`. Its label, or on a T5 its target, is the last message of the
-assistant, and its text the last message of the user before that. Other messages, the system's too, are not learned.
+assistant that has not the weight 0, and its text the last message of the user before that. Other messages, the system's
+too, are not learned.
 """
 
 import json
@@ -29,7 +30,7 @@ def write_columns(source: Path, target: Path) -> None:
 
 
 def read_chat(row: Mapping[str, Any]) -> dict[str, str]:
-    """A chat as columns. Raises a `TrainingError` with a clause that follows the row's place."""
+    """A chat as columns, its label without the spaces and line ends around it. Raises a `TrainingError` with a clause that follows the row's place."""
     messages = row["messages"]
     if not isinstance(messages, list):
         raise TrainingError(f"has messages {shown(messages)}; they must be a list of objects with role and content")
@@ -42,7 +43,7 @@ def read_chat(row: Mapping[str, Any]) -> dict[str, str]:
     question = _last(messages[:answer], "user")
     if question is None:
         raise TrainingError("has no message of the user before the assistant's, which is the text")
-    return {TEXT_COLUMN: _text(messages, question), LABEL_COLUMN: _text(messages, answer)}
+    return {TEXT_COLUMN: _text(messages, question), LABEL_COLUMN: _text(messages, answer).strip()}
 
 
 def _converted(line: bytes) -> bytes:
@@ -58,8 +59,8 @@ def _converted(line: bytes) -> bytes:
 
 
 def _last(messages: Sequence[Mapping[str, Any]], role: str) -> int | None:
-    places = (place for place in reversed(range(len(messages))) if messages[place]["role"] == role)
-    return next(places, None)
+    fits = (message["role"] == role and message.get("weight") != 0 for message in reversed(messages))
+    return next((len(messages) - 1 - place for place, fit in enumerate(fits) if fit), None)
 
 
 def _text(messages: Sequence[Mapping[str, Any]], place: int) -> str:

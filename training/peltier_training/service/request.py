@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from peltier_adapters.presets.baselines import BASELINES, find_method
+from peltier_adapters.spec.lora import ALL_LINEAR
 from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
@@ -22,6 +23,8 @@ from peltier_training.errors import TrainingError, shown
 from peltier_training.service.pass_bytes import pass_bytes
 
 DEFAULT_SHARE = 0.2
+# The texts of labels beside a LoRA, whose maps have the name `targets` too.
+LABEL_TARGETS = "label_targets"
 CHECKPOINTS = Path("run")
 # A request names the seed beside its settings; the other two follow from the number of rows.
 _NO_SETTINGS = ("seed", "validation_interval", "open_end", "max_steps")
@@ -145,24 +148,30 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
 def _divide(
     settings: Mapping[str, Any], choice: ResolvedChoice
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Hyper-parameters, options of a T5, options of an embedding, and the preset's settings as texts.
-
-    A name that the preset has too, such as LoRA's `targets`, is the preset's."""
-    preset = sorted(find_method(choice.preset).settings({}, _config(choice.backbone)))
+    """Hyper-parameters, options of a T5, options of an embedding, and the preset's settings as texts."""
+    config = _config(choice.backbone)
+    preset = sorted(find_method(choice.preset).settings({}, config))
     groups = [_names(kind) for kind in (Hyperparameters, TextOptions, EmbeddingOptions)]
     found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     overrides: dict[str, str] = {}
-    for name, value in settings.items():
-        if value is None or name == "label_separator":
+    for given, value in settings.items():
+        if value is None or given == "label_separator":
             continue
+        name = "targets" if given == LABEL_TARGETS else given
         place = next((place for place, names in enumerate(groups) if name in names), None)
-        if name in preset:
+        if given in preset and not (name == "targets" and config.generates and not _name_maps(value)):
             overrides[name] = _text(name, value)
         elif place is not None:
             found[place][name] = ",".join(map(str, value)) if isinstance(value, list) else value
         else:
             raise TrainingError(_unknown(name, choice.preset, preset, [name for names in groups for name in names]))
     return (*found, overrides)
+
+
+def _name_maps(targets: Any) -> bool:
+    """Whether `targets` are maps of a LoRA and not, on a T5, the texts of labels: one of them is a map's name."""
+    names = {name.strip() for name in _text("targets", targets).split(",")}
+    return not names.isdisjoint({*ALL_LINEAR, "all-linear"})
 
 
 def _config(backbone: str) -> BackboneConfig:
