@@ -103,11 +103,10 @@ class AdapterLearner:
         judge = partial(self._judge, validation)
         if isinstance(model, TextAdapter):
             texts = text_rows(backbone, task, model.parts, examples)
-            return fit(self._run, model, texts, judge, callbacks, self._member)
-        rows = head_rows(backbone, task, examples)
+            return fit(self._run, model, texts, None, judge, callbacks, self._member)
+        rows, measured = head_rows(backbone, task, examples), head_rows(backbone, task, validation)
         model.start(rows.encoded)
-        measured = judge if task.has_token_head else head_rows(backbone, task, validation)
-        return fit(self._run, model, rows, measured, callbacks, self._member)
+        return fit(self._run, model, rows, measured, judge if task.has_token_head else None, callbacks, self._member)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return measure(self._served, self._trained, examples, record_gates=record_gates)
@@ -202,6 +201,7 @@ class BaselineLearner:
             model=self.tuning.model,
             data_collator=self.tuning.collate,
             train_dataset=self.tuning.rows(examples),
+            eval_dataset=[] if self._config.generates else self.tuning.rows(validation),
         )
         return trainer.fit(callbacks)
 

@@ -1,5 +1,6 @@
 """When a training ends, and its learning rate until then."""
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 from peltier_training.config.preparation import prepare
+from peltier_training.config.run import LOWER_IS_BETTER, METRICS
 from peltier_training.fit import schedule
 from peltier_training.fit.callbacks import Ending
-from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_over, why_ended
+from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_best, is_over, rate_factor, why_ended
 from peltier_training.train import learn
 from transformers import TrainerState
 
@@ -84,14 +86,81 @@ def test_patience_does_not_count_at_first(make_run: MakeRun):
     assert find_decay(run, _log([0.5] * 100)) is not None
 
 
-def test_patience_does_not_count_while_a_metric_is_0(make_run: MakeRun):
-    """The F1 of rare entities may be 0 for more than 300 steps; then only the most epochs end the run."""
+def test_patience_waits_for_a_lower_loss_while_a_metric_is_0(make_run: MakeRun):
+    """The F1 of rare entities may be 0 for more than 300 steps while the loss falls. If it does not fall either, the
+    run ends."""
     run = make_run(epochs=1000, patience=2, open_end=True)
-    assert find_decay(run, _log([0.0] * 200)) is None
-    assert find_decay(run, _log([0.0] * 200 + [0.1] * 3)) is not None
-    forced = find_decay(run, _log([0.0] * 1000))
-    assert forced is not None
-    assert forced.is_forced
+    falling = [entry | {"eval_loss": 1 / entry["step"]} for entry in _log([0.0] * 200)]
+    assert find_decay(run, falling) is None
+    assert find_decay(run, [*falling, *_log([0.0] * 200 + [0.1] * 3)[200:]]) is not None
+    stuck = [*falling, *(entry | {"eval_loss": 0.5} for entry in _log([0.0] * 202)[200:])]
+    assert find_decay(run, stuck[:-1]) is None
+    decay = find_decay(run, stuck)
+    assert decay is not None
+    assert not decay.is_forced
+    assert why_ended(run, stuck) == "no accuracy above 0 and no lower loss in 2 validations"
+
+
+@pytest.mark.parametrize(
+    ("task_type", "metric"),
+    [(kind, name) for kind, names in METRICS.items() for name in names if name not in LOWER_IS_BETTER],
+)
+def test_every_metric_that_stays_at_0_lets_patience_end_a_run(make_run: MakeRun, task_type: str, metric: str):
+    """Of every task type: a correlation below 0 says as little as one of 0."""
+    run = make_run(epochs=1000, patience=2, open_end=True, metric=metric, task_type=task_type)
+    for value in (0.0, -0.5, math.nan):
+        log = [
+            {f"eval_{metric}": value, "eval_loss": 1.0, "epoch": epoch, "step": 3 * epoch} for epoch in (99, 100, 101)
+        ]
+        assert find_decay(run, log) is not None
+
+
+@pytest.mark.parametrize(
+    ("scores", "losses", "best"),
+    [
+        ([0.5, 0.7, 0.6], [1.0, 2.0, 0.5], 1),
+        ([0.0, 0.0, 0.0], [3.0, 1.0, 2.0], 1),  # equal metrics: the lowest loss
+        ([0.7, 0.7, 0.7], [1.0, 1.0, 1.0], 2),  # equal in both: the last, which was trained longest
+        ([0.7, 0.5, 0.7], [1.0, 0.5, 2.0], 0),
+        ([math.nan, 0.0, math.nan], [1.0, 2.0, 0.5], 1),  # no number is worse than any
+        ([0.5, 0.5], [2.0, math.nan], 0),
+        ([0.5, 0.5], [None, None], 1),  # older checkpoints have no loss of entities and spans
+    ],
+)
+def test_the_loss_decides_among_equal_validations(
+    make_run: MakeRun, scores: list[float], losses: list[float | None], best: int
+):
+    """And among equal losses the later one; each validation is judged when it comes."""
+    log = [
+        entry if loss is None else entry | {"eval_loss": loss} for entry, loss in zip(_log(scores), losses, strict=True)
+    ]
+    kept = [number for number in range(len(log)) if is_best(make_run(), log[: number + 1])]
+    assert kept[-1] == best
+
+
+def test_the_lowest_error_is_the_best(make_run: MakeRun):
+    """The sign of a metric decides, not its name."""
+    log = [{"eval_mse": value, "eval_loss": 1.0} for value in (0.5, 0.4, 0.6)]
+    run = make_run("regression", metric="mse")
+    assert [is_best(run, log[: number + 1]) for number in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("open_end", [False, True])
+@pytest.mark.parametrize("warmup", [0, 1, 2, 500])
+@pytest.mark.parametrize("most", [1, 2, 3, 40])
+def test_every_step_of_a_run_has_a_rate(make_run: MakeRun, open_end: bool, warmup: int, most: int):
+    """From the first to the last, also in a run of one step or of less steps than its warm-up."""
+    run = make_run(epochs=most, patience=2, open_end=open_end)
+    rates = [rate_factor(run, [], step, warmup, most) for step in range(most)]
+    assert all(0 < rate <= 1 for rate in rates)
+    assert rates[:warmup] == sorted(rates[:warmup])
+
+
+def test_a_warm_up_is_linear_and_ends_at_the_highest_rate(make_run: MakeRun):
+    """Four steps of it have fifths of the rate, and the step after them all of it; then it falls by sixths to 0."""
+    run = make_run(epochs=1)
+    rates = [rate_factor(run, [], step, 4, 10) for step in range(11)]
+    assert rates == pytest.approx([1 / 5, 2 / 5, 3 / 5, 4 / 5, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
 
 
 def test_a_plateau_alone_does_not_end_a_run_with_an_open_end(make_run: MakeRun):

@@ -12,7 +12,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 from transformers import TrainingArguments as Arguments
 
 from peltier_training.config.run import Run
-from peltier_training.fit.schedule import Log, find_decay, is_over, num_without_improvement, patience_text, why_ended
+from peltier_training.fit.schedule import Log, find_decay, is_best, is_over, no_improvement, patience_text, why_ended
 
 _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, {remaining} left"
 _OPEN_BAR = _BAR.replace("{remaining}", "at most {remaining}")
@@ -108,7 +108,7 @@ class ProgressLines(TrainerCallback):
         decay = find_decay(self._run, state.log_history)
         if decay is not None and bar.total != decay.end:
             bar.total, bar.bar_format = decay.end, _BAR
-            reason = "the end is near" if decay.is_forced else f"no better {self._run.metric}"
+            reason = "the end is near" if decay.is_forced else no_improvement(self._run, state.log_history)
             self._write(f"{reason}: the rate falls to 0 until epoch {decay.last_epoch}, step {decay.end}")
 
     def _write(self, line: str) -> None:
@@ -133,7 +133,7 @@ class ProgressLines(TrainerCallback):
         return ("", "") if decay is None else (f"/{decay.last_epoch}", f"/{decay.end}")
 
     def _mark(self, state: TrainerState) -> str:
-        return "  best" if num_without_improvement(self._run, state.log_history) == 0 else ""
+        return "  best" if is_best(self._run, state.log_history) else ""
 
 
 def recent_loss(log: Log) -> float | None:

@@ -1,10 +1,17 @@
-"""When a training ends, and its learning rate until then, as functions of the Trainer's log.
+"""Which validation is the best, when a training ends, and its learning rate until then, as functions of the Trainer's
+log.
 
-A run with a number of epochs has the Trainer's linear schedule, and ends early if it has a `patience`. A run with an
+The best validation has the best metric; among equal ones the lowest loss decides, and among those the later one.
+
+In a warm-up of n steps, step s has s / (n + 1) of the highest rate, so the first step of every run changes the adapter.
+A run with a number of epochs then has the Trainer's linear decay, and ends early if it has a `patience`. A run with an
 open end keeps the highest rate after its warm-up, at least until step `LEAST_STEPS`, until `patience` validations bring
-no improvement over a metric that is not 0, or the most epochs are near. Then the rate falls linearly to 0, and the run
-ends. This is the warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps
-before it (Hägele et al. 2024).
+no improvement, or the most epochs are near. Then the rate falls linearly to 0, and the run ends. This is the
+warmup-stable-decay schedule of MiniCPM (Hu et al. 2024), whose decay needs a fraction of the steps before it (Hägele et
+al. 2024).
+
+Patience waits for a better metric. While a metric has never been above 0, as the F1 of rare entities for hundreds of
+steps, it waits for a lower loss instead.
 
 A budget in minutes ends a run of either kind earlier. Once three quarters of it are used, `service.budget.Deadline`
 puts an entry into the log, with the last step that fits into the rest at the speed until then. From that step on the
@@ -16,7 +23,7 @@ earlier attempts counts.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from peltier_training.config.run import LOWER_IS_BETTER, Run
@@ -47,10 +54,12 @@ def rate_factor(run: Run, log: Log, step: int, warmup: int, most: int) -> float:
     up."""
     decay = find_decay(run, log)
     reached = step if decay is None else decay.start
-    if run.hyperparameters.open_end:
-        factor = min((reached + 1) / (warmup + 1), 1.0)
+    if reached < warmup:
+        factor = (reached + 1) / (warmup + 1)
+    elif run.hyperparameters.open_end:
+        factor = 1.0
     else:
-        factor = reached / warmup if reached < warmup else max((most - reached) / max(most - warmup, 1), 0.0)
+        factor = max((most - reached) / max(most - warmup, 1), 0.0)
     return factor if decay is None else factor * decay.factor(step)
 
 
@@ -72,11 +81,10 @@ def find_decay(run: Run, log: Log) -> Decay | None:
     """The decay of a run with an open end or a budget; None before it starts, and for other runs."""
     if (decay := find_budget_decay(log)) is not None or not run.hyperparameters.open_end:
         return decay
-    for scores, entry in _validations(run, log):
+    validations = _validations(run, log)
+    for number, (_, _, entry) in enumerate(validations, 1):
         epoch = round(entry["epoch"])
-        # A metric may be 0 for hundreds of steps before it rises, such as the F1 of rare entities.
-        has_risen = max(scores) != 0
-        is_plateau = has_risen and entry["step"] >= LEAST_STEPS and _num_since_best(scores) >= _patience(run)
+        is_plateau = entry["step"] >= LEAST_STEPS and _num_since_better(run, validations[:number]) >= _patience(run)
         if is_plateau or _decayed_epoch(run, epoch + _interval(run)) > run.epochs:
             last, step = min(_decayed_epoch(run, epoch), run.epochs), int(entry["step"])
             return Decay(step, last * (step // epoch), last, is_forced=not is_plateau)
@@ -102,7 +110,7 @@ def why_ended(run: Run, log: Log) -> str:
     if find_budget_decay(log):
         return "the budget is used up"
     if has_converged(run, log):
-        return f"no better {run.metric} in {patience_text(run)}"
+        return f"{no_improvement(run, log)} in {patience_text(run)}"
     if run.hyperparameters.open_end:
         return f"{run.epochs} epochs are the most without --epochs"
     return "the given epochs are done" if run.epochs > 1 else "the given epoch is done"
@@ -113,26 +121,56 @@ def patience_text(run: Run) -> str:
     return f"{_patience(run)} validation{'s' if _patience(run) > 1 else ''}"
 
 
+def no_improvement(run: Run, log: Log) -> str:
+    """What a run whose patience is at an end did not find, a clause."""
+    if _has_risen(run, _validations(run, log)):
+        return f"no better {run.metric}"
+    return f"no {run.metric} above 0 and no lower loss"
+
+
 def num_without_improvement(run: Run, log: Log) -> int:
-    """The number of validations since the best one, the first of equals."""
-    found = 0
-    for scores, _ in _validations(run, log):
-        found = _num_since_best(scores)
-    return found
+    """The number of validations since the first with the best metric, or with the lowest loss while no metric has been
+    above 0."""
+    return _num_since_better(run, _validations(run, log))
 
 
-def _validations(run: Run, log: Log) -> Iterator[tuple[Sequence[float], Mapping[str, float]]]:
-    """Each validation of `log`, with the scores until then; a higher one is better."""
+def is_best(run: Run, log: Log) -> bool:
+    """Whether the last validation of `log` is the best one."""
+    *earlier, (score, loss, _) = _validations(run, log)
+    return all((score, loss) >= other[:2] for other in earlier)
+
+
+class _Validation(NamedTuple):
+    """A validation by its metric and its loss, both with a sign by which higher is better, and its entry of the log."""
+
+    score: float
+    loss: float
+    entry: Mapping[str, float]
+
+
+def _validations(run: Run, log: Log) -> list[_Validation]:
     sign = -1.0 if run.metric in LOWER_IS_BETTER else 1.0
-    scores: list[float] = []
-    for entry in log:
-        if (score := entry.get(f"eval_{run.metric}")) is not None:
-            scores.append(sign * score)
-            yield scores, entry
+    return [
+        _Validation(_ordered(sign * score), _ordered(-entry.get("eval_loss", math.inf)), entry)
+        for entry in log
+        if (score := entry.get(f"eval_{run.metric}")) is not None
+    ]
 
 
-def _num_since_best(scores: Sequence[float]) -> int:
-    return len(scores) - 1 - scores.index(max(scores))
+def _ordered(value: float) -> float:
+    """The value in an order in which no number is the worst one."""
+    return -math.inf if math.isnan(value) else value
+
+
+def _has_risen(run: Run, validations: Sequence[_Validation]) -> bool:
+    """Whether the metric has been better than that of answers which say nothing."""
+    return run.metric in LOWER_IS_BETTER or any(validation.score > 0 for validation in validations)
+
+
+def _num_since_better(run: Run, validations: Sequence[_Validation]) -> int:
+    """As good is no better."""
+    values = [one.score if _has_risen(run, validations) else one.loss for one in validations]
+    return len(values) - 1 - values.index(max(values)) if values else 0
 
 
 def _decayed_epoch(run: Run, epoch: int) -> int:

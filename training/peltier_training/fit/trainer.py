@@ -28,7 +28,7 @@ from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInte
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.passes import PassMemory, Size
-from peltier_training.fit.schedule import has_converged, is_over, rate_factor, why_ended
+from peltier_training.fit.schedule import has_converged, is_best, is_over, rate_factor, why_ended
 from peltier_training.fit.shared_steps import Member, Step
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
@@ -77,8 +77,8 @@ class History:
 
 
 class RunTrainer(Trainer):
-    """Draws the rows in an order of the run's seed, those of a ranking query by query, and has the learning rates of
-    `schedule`."""
+    """Draws the rows in an order of the run's seed, those of a ranking query by query, and has the learning rates and
+    the best validation of `schedule`."""
 
     def __init__(self, *, run: Run, **options: Any) -> None:
         self._run = run
@@ -93,6 +93,13 @@ class RunTrainer(Trainer):
         )
         return self.lr_scheduler
 
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Whether the validation that was just logged is the best one. The Trainer's keeps the first of equal ones."""
+        if found := is_best(self._run, self.state.log_history):
+            self.state.best_metric = metrics[f"eval_{self._run.metric}"]
+            self.state.best_global_step = self.state.global_step
+        return found
+
     def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int] | None:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         queries = dataset.queries if isinstance(dataset, EncodedRows) else None
@@ -101,16 +108,20 @@ class RunTrainer(Trainer):
 
 
 class JudgedTrainer(RunTrainer):
-    """Evaluates by calling `judge`, which measures the model as it stands on rows of its own."""
+    """Evaluates by calling `judge`, which measures the model as it stands on rows of its own. `eval_dataset` has the
+    same rows if `judge` does not find their loss, else none."""
 
     def __init__(self, *, judge: Judge, **options: Any) -> None:
         self._judge = judge
-        super().__init__(eval_dataset=[], **options)  # the Trainer requires a dataset to evaluate on
+        super().__init__(**options)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Each process measures all rows."""
+        """Each process measures all rows with `judge`."""
         start = time.perf_counter()
         found = {f"eval_{name}": value for name, value in self._judge().items()}
+        if self.eval_dataset:
+            measured = self.evaluation_loop(self.get_eval_dataloader(), "Evaluation", prediction_loss_only=True)
+            found |= {name: value for name, value in (measured.metrics or {}).items() if name == "eval_loss"}
         found["eval_runtime"] = round(time.perf_counter() - start, 4)
         self.log(found)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
@@ -234,8 +245,12 @@ class AdapterTrainer(RunTrainer):
     ) -> Any:
         if not return_outputs:
             return self._loss(inputs, self._outputs(model, inputs))
-        pieces = [self._outputs(model, piece) for piece in self._divide(inputs)]
-        outputs = [torch.cat(own) for own in zip(*pieces, strict=True)]
+        adapter, pieces, lengths = self.adapter, self._divide(inputs), [len(row) for row in inputs["rows"]]
+        if not isinstance(adapter, HeadedAdapter):
+            outputs = [torch.cat(own) for own in zip(*(self._outputs(model, one) for one in pieces), strict=True)]
+        else:
+            found = zip(*(self._outputs(model, piece, related=False) for piece in pieces), strict=True)
+            outputs = [adapter.relate(torch.cat(own), lengths) for own in found]
         return self._loss(inputs, outputs), {"logits": outputs[0]}
 
     def _outputs(self, model: nn.Module, inputs: dict[str, Any], piece: int = 0, **options: bool) -> list[Tensor]:
@@ -280,11 +295,12 @@ class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
 
 
 def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the steps
-    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | Judge,
-    callbacks: Sequence[TrainerCallback] = (), member: Member | None = None,
+    run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | None,
+    judge: Judge | None, callbacks: Sequence[TrainerCallback] = (), member: Member | None = None,
 ) -> History:  # fmt: skip
-    """Train on `rows` and leave the best epoch on `validation` in `model`. A function as `validation` measures the
-    answers of a head of tokens or of a T5, which are not the logits of single rows."""
+    """Train on `rows` and leave the best epoch on `validation` in `model`. `judge` measures the answers of a head of
+    tokens or of a T5, which are not the logits of single rows; that of a T5 finds the loss too and needs no
+    `validation`."""
     checkpoint = _find_start(run, model)
     consistency = float(model.settings.get("consistency", 0.0))
     has_head = isinstance(rows, EncodedRows)
@@ -297,12 +313,11 @@ def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the
         "data_collator": collate if has_head else collate_texts,
         "train_dataset": rows,
     }
-    if isinstance(validation, EncodedRows):
-        trainer: AdapterTrainer = AdapterTrainer(
-            eval_dataset=validation, compute_metrics=partial(_measure, run), **options
-        )
+    options["eval_dataset"] = validation or []  # the Trainer requires one
+    if judge is None:
+        trainer = AdapterTrainer(compute_metrics=partial(_measure, run), **options)
     else:
-        trainer = JudgedAdapterTrainer(judge=validation, **options)
+        trainer = JudgedAdapterTrainer(judge=judge, **options)
     if run.pass_bytes is not None:
         trainer.memory.check(_sizes(rows), run.pass_bytes)
     return conduct(run, trainer, checkpoint, callbacks)
@@ -403,7 +418,7 @@ class BaselineTrainer(JudgedTrainer):
 
     def __init__(self, *, run: Run, objective: Objective, **options: Any) -> None:
         self._objective = objective
-        self._best: tuple[float, Mapping[str, Tensor]] | None = None
+        self._best: Mapping[str, Tensor] | None = None
         arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
         super().__init__(run=run, args=arguments, **options)
 
@@ -421,13 +436,13 @@ class BaselineTrainer(JudgedTrainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         self._tuned.eval()
-        found = super().evaluate()
-        sign = -1.0 if self._run.metric in LOWER_IS_BETTER else 1.0
-        score = sign * found[f"eval_{self._run.metric}"]
-        if self._best is None or score > self._best[0]:
-            self.state.best_global_step = self.state.global_step
+        return super().evaluate()
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Keeps the parameters of the best validation until now."""
+        if found := super()._determine_best_metric(metrics, trial):
             trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
-            self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
+            self._best = {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
         return found
 
     def fit(self, callbacks: Sequence[TrainerCallback] = ()) -> History:
@@ -436,7 +451,7 @@ class BaselineTrainer(JudgedTrainer):
         assert self._best is not None, "every epoch is measured"
         with torch.no_grad():
             for name, parameter in self._tuned.named_parameters():
-                if name in self._best[1]:
-                    parameter.copy_(self._best[1][name])
+                if name in self._best:
+                    parameter.copy_(self._best[name])
         self._tuned.eval()
         return history
