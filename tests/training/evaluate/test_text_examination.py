@@ -10,13 +10,15 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.generation import TextAnswer
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import BEST_METRICS, METRICS
 from peltier_training.data.examples import Example
-from peltier_training.evaluate.text_examination import decoder_gates, examine, score_texts, write
+from peltier_training.evaluate import text_examination
+from peltier_training.evaluate.text_examination import decoder_gates, examine, match_exactly, score_texts, write
 from transformers import T5ForConditionalGeneration
 
 MakeArtifact = Callable[..., bytes]
@@ -114,7 +116,7 @@ def test_the_right_text_is_perfect():
     """Equal to one of its references."""
     found = ["the cat sat on the mat today", "a b"]
     values = score_texts(found, [["no", "the cat sat on the mat today"], ["a b"]])
-    assert values == pytest.approx({"bleu": 100.0, "rouge_l": 1.0, "exact_match": 1.0})
+    assert values == pytest.approx({"chrf": 100.0, "bleu": 100.0, "rouge_l": 1.0})
 
 
 def test_bleu_is_of_the_corpus():
@@ -138,19 +140,35 @@ def test_rouge_l_is_the_longest_common_subsequence():
 
 def test_an_exact_match_forgives_spaces_around_alone():
     """Case and punctuation count."""
-    values = score_texts([" a film ", "a Film", "a film."], [["a film"]] * 3)
-    assert values["exact_match"] == pytest.approx(1 / 3)
+    assert match_exactly([" a film ", "a Film", "a film."], [["a film"]] * 3) == pytest.approx(1 / 3)
 
 
 def test_nothing_written_is_worth_nothing():
     """An empty text is an answer too."""
-    assert score_texts([""], [["a film"]]) == {"bleu": 0.0, "rouge_l": 0.0, "exact_match": 0.0}
+    assert score_texts([""], [["a film"]]) == {"chrf": 0.0, "bleu": 0.0, "rouge_l": 0.0}
+    assert match_exactly([""], [["a film"]]) == 0
 
 
 def test_names_are_what_is_computed():
-    """The loss comes from the scores."""
-    assert {*score_texts(["a"], [["a"]]), "loss"} == set(METRICS["text2text"])
-    assert BEST_METRICS["text2text"] == "bleu"
+    """The loss comes from the scores, and an exact match is with the references as they were given."""
+    assert {*score_texts(["a"], [["a"]]), "exact_match", "loss"} == set(METRICS["text2text"])
+    assert BEST_METRICS["text2text"] == "chrf"
+
+
+def test_chrf_compares_texts_of_one_word():
+    """Of `goad` and `good`, 3 of 4 characters, 1 of 3 pairs, and no longer run; BLEU has nothing to compare. Where
+    precision and recall are equal, as for texts of one length, their F is either of them."""
+    values = score_texts(["goad"], [["good"]])
+    assert (values["chrf"], values["bleu"]) == (pytest.approx(100 * (3 / 4 + 1 / 3) / 4), 0.0)
+
+
+@pytest.mark.parametrize("reference", ["good film </s>", "good <unk> film", "good \u2603 film"])
+def test_references_are_read_as_texts_are(t5: Backbone, monkeypatch: pytest.MonkeyPatch, reference: str):
+    """A text that says all that the tokens of a reference can say has the best scores, and is not equal to it."""
+    monkeypatch.setattr(text_examination, "write", lambda *_: [TextAnswer("good film", 0.0, "stop")])
+    found = examine(t5, FREE, None, [Example("a film", reference, "d:1")])
+    assert (found.metrics["chrf"], found.metrics["rouge_l"], found.metrics["exact_match"]) == (100.0, 1.0, 0.0)
+    assert found.gold == [[reference]]
 
 
 @pytest.fixture

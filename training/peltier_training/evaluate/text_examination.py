@@ -114,28 +114,39 @@ def _read_texts(
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     texts = [answer.text for answer in write(backbone, task, rows)]
     loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
-    found = score_texts(texts, list(questions.values())) | {"loss": loss}
-    return Evaluation(found, list(questions), list(questions.values()), texts, _gates(backbone, rows, outputs))
+    given, tokenizer = list(questions.values()), backbone.tokenizer
+    # A text is compared with what the tokens of a reference say, which may lack characters of it; see `match_exactly`.
+    references = [[tokenizer.decode(tokenizer.ids(text)) for text in own] for own in given]
+    found = score_texts(texts, references) | {"exact_match": match_exactly(texts, given), "loss": loss}
+    return Evaluation(found, list(questions), given, texts, _gates(backbone, rows, outputs))
 
 
 def score_texts(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """`bleu` is corpus BLEU, 0 to 100. `rouge_l` and `exact_match`, 0 to 1, are means over texts of the best value
+    """`chrf` and `bleu` are those of the corpus, 0 to 100. `rouge_l`, 0 to 1, is the mean over texts of the best value
     among each text's references.
 
-    BLEU is sacrebleu's with its defaults (13a tokens, cased). ROUGE-L is rouge-score's F-measure without stemming.
+    chrF (Popović 2015) and BLEU are sacrebleu's with its defaults (BLEU: 13a tokens; both cased). BLEU is 0 if no text
+    shares four words in a row with a reference; chrF counts up to six characters in a row, or fewer in shorter texts.
+    ROUGE-L is rouge-score's F-measure without stemming.
     """
     from rouge_score.rouge_scorer import RougeScorer  # these libraries take two seconds to import
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     streams = [list(stream) for stream in zip_longest(*references)]  # a text with fewer references has None
     rouge = RougeScorer(["rougeL"])
     pairs = list(zip(found, references, strict=True))
     return {
+        "chrf": float(CHRF().corpus_score(list(found), streams).score),
         "bleu": float(BLEU().corpus_score(list(found), streams).score),
         "rouge_l": sum(rouge.score_multi(own, text)["rougeL"].fmeasure for text, own in pairs) / len(pairs),
-        "exact_match": sum(text.strip() in {reference.strip() for reference in own} for text, own in pairs)
-        / len(pairs),
     }
+
+
+def match_exactly(found: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The share of texts that are equal to one of their references, as it was given, apart from white space around."""
+    pairs = list(zip(found, references, strict=True))
+    return sum(text.strip() in {reference.strip() for reference in own} for text, own in pairs) / len(pairs)
 
 
 def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> MeanGates | None:
