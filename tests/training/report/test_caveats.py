@@ -54,6 +54,31 @@ def test_the_best_epoch_should_not_be_the_last(history: Sequence[float], metric:
         assert found == (f"{expected}: training may not have converged; train for longer (--epochs).",)
 
 
+@pytest.mark.parametrize(
+    ("history", "metric", "expected"),
+    [
+        ((0.0, 0.0, 0.0), "bleu", "was never above 0 in 3 validations; the lowest loss chose among equal ones"),
+        ((0.0,), "chrf", "was never above 0 in the only validation"),
+        ((0.0, -0.1), "matthews", "was never above 0 in 2 validations; the lowest loss chose among equal ones"),
+        ((0.5, 0.5), "accuracy", "was 0.5 in all of 2 validations; the lowest loss chose among equal ones"),
+        ((1.5, 1.5), "mse", "was 1.5 in all of 2 validations; the lowest loss chose among equal ones"),
+        ((0.0, 0.1, 0.0), "f1", None),
+        ((0.5,), "accuracy", None),
+        ((1.0, 1.0), "accuracy", None),  # nothing is better
+        ((100.0, 100.0), "chrf", None),
+        ((0.2,), "mse", None),
+    ],
+)
+def test_a_metric_that_did_not_choose_the_epoch_is_named(history: Sequence[float], metric: str, expected: str | None):
+    """It never left the value of answers that say nothing, or never changed."""
+    found = judge(GOOD, GOOD, history, metric=metric)
+    if expected is None:
+        assert found == ()
+    else:
+        advice = "Train for longer (--epochs), raise --learning-rate, or choose by another --metric."
+        assert found == (f"the {metric}, which chooses the epoch, {expected}. {advice}",)
+
+
 def test_the_last_validation_may_be_the_best_of_a_run_that_converged():
     """Its learning rate fell to 0 after its validations had stopped improving."""
     evaluation = Evaluation({"accuracy": 1.0}, ["a", "b"], [0, 1], [0, 1])

@@ -102,7 +102,13 @@ def find_caveats(evidence: Evidence) -> tuple[str, ...]:
     """All warnings that apply, the most serious first."""
     return tuple(
         caveat
-        for caveat in (_constant(evidence), _unanswered(evidence), _alike(evidence), _unfinished(evidence))
+        for caveat in (
+            _constant(evidence),
+            _unmoved(evidence),
+            _unanswered(evidence),
+            _alike(evidence),
+            _unfinished(evidence),
+        )
         if caveat is not None
     )
 
@@ -120,6 +126,23 @@ def _unfinished(evidence: Evidence) -> str | None:
         f"the last of {len(history)} validations is the best by {metric} ({best:.4g}): training may not have "
         "converged; train for longer (--epochs)."
     )
+
+
+def _unmoved(evidence: Evidence) -> str | None:
+    """The metric did not choose the epoch, because it never had a value that says something, or never another one."""
+    history, metric = evidence.history, evidence.metric
+    falls = metric in LOWER_IS_BETTER
+    if not history or (min(history) <= 0 if falls else max(history) >= _PERFECT.get(metric, 1.0)):
+        return None
+    times = f"{len(history)} validations" if len(history) > 1 else "the only validation"
+    if not falls and not max(history) > 0:
+        found = f"the {metric}, which chooses the epoch, was never above 0 in {times}"
+    elif len({*history}) == 1 < len(history):
+        found = f"the {metric}, which chooses the epoch, was {history[0]:.4g} in all of {times}"
+    else:
+        return None
+    instead = "; the lowest loss chose among equal ones" if len(history) > 1 else ""
+    return f"{found}{instead}. Train for longer (--epochs), raise --learning-rate, or choose by another --metric."
 
 
 def _alike(evidence: Evidence) -> str | None:
