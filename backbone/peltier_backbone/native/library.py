@@ -131,7 +131,7 @@ class Library:
 
     def run_stack(self, stack: NativeStack, x: Tensor, rows: StackRows, ops: PlacedOps) -> Tensor:
         """All layers of `stack`, and its final norm if it has one, of x [tokens, hidden], with the adapters' `ops`."""
-        x = _with_contiguous_rows(x)
+        x = x.contiguous()
         y = torch.empty_like(x)
         if self.functions.peltier_stack(stack.layout, rows.call(x, y, ops)):
             raise MemoryError(f"no memory for the layers of {len(x)} tokens")

@@ -39,7 +39,9 @@ class NativeStack:
     packed_by: object
 
     def part(self, first: int, end: int) -> Self:
-        """Layers `first` to `end` - 1. A final norm follows the last layer only."""
+        """Layers `first` to `end` - 1. A final norm follows the last layer only. Layers that each have their own biases
+        are not divided, because a call finds the biases of a layer by its number from the first one on."""
+        assert not self.layout.block_biases, "only encoders without biases of their own run in parts"
         layout = StackLayout.from_buffer_copy(self.layout)
         layout.layers += first * sizeof(StackLayer)
         if end < self.layout.count:
