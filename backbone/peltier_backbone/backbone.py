@@ -1,5 +1,6 @@
 """A loaded backbone: the frozen model with its tokenizer and identity."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,8 @@ from peltier_backbone.text.packing import Encoded, Packed, pack
 from peltier_backbone.text.tokenizer import Tokenizer
 
 VOCABULARY_PART = 4096
+# Two threads do not copy the embeddings of a backbone at once.
+_VOCABULARY_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,23 @@ class Backbone:
             case Bert():
                 return bert_stack.lay_out(self.model)
 
-    @cached_property
+    @property
     def vocabulary(self) -> Sequence[Linear]:
         """Maps from states as wide as token embeddings to logits, their products with these embeddings in float32: one
         map for each `VOCABULARY_PART` tokens of the vocabulary. They have their own copy of the embeddings, from the
-        first use on; `forget_vocabulary` frees it."""
+        first use on; `forget_vocabulary` frees it. Safe from any thread."""
+        with _VOCABULARY_LOCK:
+            return self._vocabulary
+
+    @cached_property
+    def _vocabulary(self) -> Sequence[Linear]:
         kernel, size = choose_linear(self.device, torch.float32), self.config.vocab_size
         parts = (slice(start, min(start + VOCABULARY_PART, size)) for start in range(0, size, VOCABULARY_PART))
         return [kernel(self.bert.tokens.part(part.start, part.stop).float()) for part in parts]
 
     def forget_vocabulary(self) -> None:
         """Frees the copy of `vocabulary`, if there is one; the next use makes another."""
-        self.__dict__.pop("vocabulary", None)
+        self.__dict__.pop("_vocabulary", None)
 
     @cached_property
     def kept_dtype(self) -> torch.dtype:

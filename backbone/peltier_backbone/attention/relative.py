@@ -1,7 +1,7 @@
 """T5's relative position bias: one number for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -38,6 +38,7 @@ class RelativeBias:
     line: Tensor
     first: int
     num_heads: int
+    _lines: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def first_head(self, layer: int) -> int:
         """The first head of block `layer`."""
@@ -74,10 +75,6 @@ class RelativeBias:
             places = torch.arange(first, last + 1, device=self.line.device)
             self._lines[first, last] = self.between(places).t().float().contiguous()
         return self._lines[first, last]
-
-    @cached_property
-    def _lines(self) -> dict[tuple[int, int], Tensor]:
-        return {}
 
     def square(self, width: int) -> Tensor:
         """The biases between `width` consecutive tokens, [heads, width (queries), width (keys)]."""

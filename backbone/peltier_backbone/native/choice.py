@@ -1,6 +1,7 @@
 """Chooses what computes on the CPU: the native kernels of a level, or torch. The choice holds for the whole process."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,9 @@ AUTO, TORCH = "auto", "torch"
 # How much faster torch must be than the native kernels. In bfloat16 torch prepares a product for each number of tokens,
 # and keeps it. In float32 it is the measurement error of the trial.
 _WORTH_TORCH = {torch.float32: 1.1, torch.bfloat16: 1.25}
+
+# A library is checked and tried once, also if two threads ask for it: backbones know theirs by its identity.
+_LOCK = threading.RLock()
 
 _log = logging.getLogger(__name__)
 
@@ -61,13 +65,15 @@ def kernels_in_use(kernels: str) -> Iterator[None]:
 def load_library() -> Library | None:
     """The native kernels of the setting: of its level, or the fastest that this machine can use. None if the setting is
     `torch`, or if none can be used."""
-    return _library(_Process.kernels)
+    with _LOCK:
+        return _library(_Process.kernels)
 
 
 def choose_kernels(dtype: torch.dtype) -> Choice:
     """What computes in `dtype` on the CPU: linear maps, attention, norms and adapters alike. The first call for a dtype
     takes up to 50 ms, for a trial; if torch wins it, that is logged."""
-    return _choose(_Process.kernels, dtype)
+    with _LOCK:
+        return _choose(_Process.kernels, dtype)
 
 
 def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:

@@ -1,8 +1,7 @@
 """A frozen weight in the memory layout of the kernels' products, in its dtype (`product.c`) or in 8 bits (`int8.c`)."""
 
 from ctypes import Structure, addressof
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Self
 
 import torch
@@ -50,6 +49,16 @@ class PackedInt8:
     bias: Tensor | None
     outer: int
     inner: int
+    # It is made with the weight, because kernels keep its address: a second one, made by another thread, would replace
+    # the one that they read.
+    _layout: Structure = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        layout = _Int8Weight(
+            values=self.values.data_ptr(), sums=self.sums.data_ptr(), scales=self.scales.data_ptr(),
+            bias=None if self.bias is None else self.bias.data_ptr(), inner=self.inner, outer=self.outer,
+        )  # fmt: skip
+        object.__setattr__(self, "_layout", layout)
 
     @classmethod
     def pack(cls, values: Tensor, scales: Tensor, bias: Tensor | None, columns: int) -> Self:
@@ -65,10 +74,3 @@ class PackedInt8:
     def address(self) -> int:
         """Where the kernels read the weight."""
         return addressof(self._layout)
-
-    @cached_property
-    def _layout(self) -> Structure:
-        return _Int8Weight(
-            values=self.values.data_ptr(), sums=self.sums.data_ptr(), scales=self.scales.data_ptr(),
-            bias=None if self.bias is None else self.bias.data_ptr(), inner=self.inner, outer=self.outer,
-        )  # fmt: skip

@@ -57,7 +57,7 @@ def test_the_substitutes_vocabulary_is_not_kept(bert: Backbone, make_artifact: M
     """It would be a second copy of the token embeddings, for the rest of the process."""
     artifact = read_artifact(make_artifact(bert, "lora", task_type="sparse-embedding"), bert)
     assert SubstituteProof(bert).judge(artifact) == []
-    assert "vocabulary" not in vars(bert.substitute)
+    assert "_vocabulary" not in vars(bert.substitute)
 
 
 def test_a_coarse_server_refuses_a_tensor_that_moves_its_answers_less_than_rounding(

@@ -1,8 +1,13 @@
 """The choice between the levels of the native kernels and torch."""
 
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -132,6 +137,23 @@ def test_a_machine_without_libraries_is_told(monkeypatch: pytest.MonkeyPatch, ca
     assert load_library() is None
     assert choose_kernels(torch.float32) == (None, "no native kernels can be used here")
     assert caplog.messages == ["there are no native kernels, so torch computes, which is slower on a CPU"]
+
+
+def test_two_threads_have_one_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second check would give a second library, whose maps the first one does not read."""
+    both, states = threading.Barrier(2), survey_libraries()
+
+    def survey() -> list[LibraryState]:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.1)  # passed only if the other thread surveys too
+        return [replace(one) for one in states]
+
+    surveys = Mock(side_effect=survey)
+    monkeypatch.setattr(choice, "survey_libraries", surveys)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: load_library(), range(2))
+    assert first is second
+    assert surveys.call_count == 1
 
 
 @pytest.mark.parametrize(("seconds", "num_rounds"), [(0.001, 5), (0.01, 3)])
