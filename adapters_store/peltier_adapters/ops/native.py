@@ -30,12 +30,14 @@ from peltier_adapters.ops.op import (
     PlacedOp,
     Program,
     Scaled,
+    common_depth,
 )
 
 
 def compile_program(program: Program) -> NativeProgram:
     """The program in the memory layout of the kernels."""
-    kept: list[Tensor] = []
+    # Everything but the program itself, which would otherwise never leave the cache of which it is the key.
+    kept: list[object] = [*program.placed.values(), *program.prefixes.values(), *program.norms.values()]
     ops = [
         _compile_op(program, op, _place(site, number, program.depth), kept)
         for (site, number), own in program.placed.items()
@@ -59,7 +61,7 @@ def _num_norms(depth: int) -> int:
     return 2 * depth + 2
 
 
-def _compile_op(program: Program, op: PlacedOp, place: int, kept: list[Tensor]) -> NativeOp:
+def _compile_op(program: Program, op: PlacedOp, place: int, kept: list[object]) -> NativeOp:
     if isinstance(op, Scaled):
         return place_op(place, column=op.column, width=len(op.factor), factor=vector(op.factor))
     if isinstance(op, AddedBias):
@@ -79,7 +81,7 @@ def _compile_gate(gate: Gate) -> layout.NativeGate:
     return layout.NativeGate(vector(gate.weight), vector(gate.bias), outputs, gate.column or 0)
 
 
-def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[str, object]:
+def _compile_norm(program: Program, normed: Normed, kept: list[object]) -> dict[str, object]:
     """The norm's fields with the adapter's own weights, or with the backbone's in float32."""
     own, base = program.norms.get(normed.index), normed.base
     weight = base.weight.float() if own is None or own.weight is None else own.weight
@@ -103,7 +105,7 @@ class NativeOps(GroupedOps):
         own = [one.program for one in groups if one.program is not None]
         self._acting = frozenset(place for program in set(own) for place in program.placed)
         self._norms = frozenset(index for program in set(own) for index in program.norms)
-        self._depth = max((program.depth for program in own), default=0)
+        self._depth = common_depth(own)
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
         self.records = any(one.gates is not None for one in groups)

@@ -100,7 +100,7 @@ class NativeProgram:
         self, ops: Sequence[PlacedOp], num_places: int, norms: Mapping[int, NativeNormWeights], num_norms: int,
         kept: object,
     ) -> None:  # fmt: skip
-        """The program keeps `kept` alive: the tensors that all adapters share."""
+        """The program keeps `kept` alive: every tensor that `ops` and `norms` point to."""
         placed = sorted(ops, key=lambda one: one.place)
         counts = [0] * num_places
         for one in placed:
