@@ -1,19 +1,22 @@
 """Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA with patterns of ranks and alphas and
-rank-stabilised scales, DoRA, VeRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused."""
+rank-stabilised scales, DoRA, VeRA, IA3, prefix, prompt and LayerNorm tuning. Changed base weights are refused, and
+files whose modules are not those that the configuration names."""
 
 import json
 import math
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
+from peltier_backbone.load import read_fingerprint
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
@@ -31,10 +34,13 @@ from peltier_adapters.importers.shared.parts import (
     map_shape,
     prefix_width,
     take_biases,
+    take_down,
     take_norms,
     take_pair,
     unfold_prefix,
 )
+from peltier_adapters.importers.shared.peft_modules import find_kind, model_modules
+from peltier_adapters.importers.shared.peft_targets import Targets
 from peltier_adapters.importers.shared.scales import Factors, create_scale
 from peltier_adapters.importers.shared.shared_heads import num_sharing, repeat_heads, repeat_shared
 from peltier_adapters.spec.tasks import TaskType
@@ -43,8 +49,8 @@ _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 _FACTORS, _MAGNITUDE, _LAMBDA = ".ia3_l", ".lora_magnitude_vector", ".vera_lambda_"
 _POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
-# With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
-_COPIES = r".*\.(modules_to_save|original_module)\..*"
+# With bias "all" PEFT saves the biases of wrapped modules three times: beside the trained ones also those before.
+_COPIES = r"(.*\.)(modules_to_save|original_module)\.(.*)"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -57,10 +63,7 @@ _TASKS: Mapping[str | None, TaskType | None] = {
     "QUESTION_ANS": "span",
     "FEATURE_EXTRACTION": "embedding",
 }
-_NO_EFFECT = (
-    "base_model_name_or_path", "revision", "inference_mode", "peft_version", "target_modules",
-    "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern", "init_weights",
-)  # fmt: skip
+_NO_EFFECT = ("base_model_name_or_path", "revision", "inference_mode", "peft_version", "init_weights")
 _POOLER_TENSORS = r"pooler\.dense\..*"
 _MIN_MAX_LENGTH = 3  # tokens, as in `TaskSpec`
 
@@ -73,18 +76,19 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     if not isinstance(kind, str) or kind not in _READERS:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
-    config.ignore("auto_mapping", *_NO_EFFECT)
+    config.ignore("auto_mapping", "modules_to_save", *_NO_EFFECT)
+    targets = _find_targets(config, checkpoint, backbone.config)
     if backbone.config.family == "modernbert":
         _add_frozen_head(checkpoint, backbone)
     repeat_shared(checkpoint, backbone.config)
-    pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
+    pieces, checkpoint = _READERS[kind](targets, checkpoint, backbone)
     config.finish()
     places = find_sites(backbone.config)
     task_type = None if backbone.config.generates else _task_type(config)
     head = None if backbone.config.generates else take_head(checkpoint, backbone.config, task_type)
     if head is not None and task_type == "embedding":
         task_type = None  # a feature extractor with its own head
-    pooled = task_type == "embedding" and bool(checkpoint.matches(_POOLER_TENSORS))
+    pooled = task_type == "embedding" and (bool(checkpoint.matches(_POOLER_TENSORS)) or targets.names_pooler())
     if pooled:
         checkpoint.skip(_POOLER_TENSORS)  # embeddings do not use it
     pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
@@ -100,7 +104,7 @@ def _add_frozen_head(checkpoint: Checkpoint, backbone: Backbone) -> None:
     and the norm with which the base model was pretrained."""
     if not checkpoint.matches(r".*\bclassifier\..*"):
         return
-    own, saved = read_tensors(find_checkpoint(backbone.name), "head."), {base_names(name) for name in checkpoint}
+    own, saved = _read_frozen(backbone, "head."), {base_names(name) for name in checkpoint}
     checkpoint.put_back({f"{_WRAPPER}{name}": tensor for name, tensor in own.items() if name not in saved})
 
 
@@ -111,27 +115,81 @@ def _task_type(config: ConfigFile) -> TaskType | None:
     return _TASKS[named] or found
 
 
+def _find_targets(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig) -> Targets:
+    names = [name.removeprefix(_WRAPPER) for name in checkpoint]
+    mapping = config.get("auto_mapping")
+    base_class = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+    kind = find_kind(config.get("task_type"), base_class, {name.partition(".")[0] for name in names})
+    return Targets(config, model_modules(backbone, kind, names), kind)
+
+
+def _read_frozen(backbone: Backbone, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors in the backbone's files, which must still be those that it was loaded from."""
+    tensors = read_tensors(find_checkpoint(backbone.name), prefix)
+    if read_fingerprint(backbone.name) != backbone.fingerprint:
+        raise AdapterError(f"the files of backbone {backbone.name} have changed since it was loaded; load it again")
+    return tensors
+
+
 Read = tuple[list[ImportedPart], Checkpoint]
 
 
-def _read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+@dataclass(frozen=True)
+class _Strength:
+    """The alpha and the rank of one module; with `stable` its scale is alpha over the rank's root."""
+
+    alpha: float
+    rank: int
+    stable: bool
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / (math.sqrt(self.rank) if self.stable else self.rank)
+
+
+def _read_lora(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """The LoRA part, and the rest of the checkpoint."""
+    config = targets.config
     _check_lora(config, checkpoint)
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
-    modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
-    stable = bool(config.get("use_rslora", False))
-    alphas = {base_names(f"{module}{_A}").removesuffix(_A): _alpha(module, config) for module in modules}
-    inner.skip(_COPIES)
+    adapted = list(dict.fromkeys(match[1] for match in inner.matches(r"(.*?)\.lora_.*")))
+    _drop_copies(inner)
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
-    if _POOLER in alphas:
+    strengths = {_base_module(module): _strength(module, config) for module in adapted}
+    modules = lora_modules(backbone.config)
+    for module in strengths:
+        if module not in modules and module not in (_POOLER, _HEAD_DENSE):
+            raise AdapterError(f"{rest.where}: LoRA adapts {module!r}; {_supported(backbone.config)}")
+    targets.check(rest, "LoRA of", adapted)
+    targets.check_rest(rest, adapted)
+    if config.get("use_dora", False):
+        found = [match[1] for match in rest.matches(rf"(.*){_MAGNITUDE}(\.weight)?")]
+        rest.check_promise("magnitude of", strengths, found, f"use_dora of {config.where}")
+    if _POOLER in strengths:
         _add_pooler(rest, backbone)
-        _merge_dense(rest, _POOLER, alphas.pop(_POOLER), backbone, stable=stable)
-    if _HEAD_DENSE in alphas:
-        _merge_dense(rest, _HEAD_DENSE, alphas.pop(_HEAD_DENSE), backbone, stable=stable)
-    pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
+        _merge_dense(rest, _POOLER, strengths.pop(_POOLER), backbone)
+    if _HEAD_DENSE in strengths:
+        _merge_dense(rest, _HEAD_DENSE, strengths.pop(_HEAD_DENSE), backbone)
+    pairs = _take_pairs(rest, strengths, backbone.config)
     factors = _fold_magnitudes(rest, pairs, backbone)
     scale = [create_scale(factors, backbone.config)] if factors else []
     return [*scale, create_lora(pairs, backbone.config)] if pairs else [], rest
+
+
+def _base_module(module: str) -> str:
+    return base_names(f"{module}{_A}").removesuffix(_A)
+
+
+def _drop_copies(checkpoint: Checkpoint) -> None:
+    """Drops copies of tensors that `checkpoint` has under their own names. Raises an `AdapterError` for two values."""
+    for match in checkpoint.matches(_COPIES):
+        own = match[1] + match[3]
+        if own not in checkpoint:
+            continue
+        copy, tensor = checkpoint.take(match[0]), checkpoint.take(own)
+        if match[2] == "modules_to_save" and not torch.equal(copy, tensor):
+            raise AdapterError(f"{checkpoint.where}: tensors {match[0]!r} and {own!r} must be equal")
+        checkpoint.put_back({own: tensor})
 
 
 def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
@@ -142,23 +200,18 @@ def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
         )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
-    # The tensors have the ranks and the biases; dropout applies only to training.
-    config.ignore(
-        "r", "rank_pattern", "lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size"
-    )
+    # Dropout applies only to training.
+    config.ignore("lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size")
 
 
 def _take_pairs(
-    rest: Checkpoint, alphas: Mapping[str, float], config: BackboneConfig, *, stable: bool
+    rest: Checkpoint, strengths: Mapping[str, _Strength], config: BackboneConfig
 ) -> dict[ModuleSite, LoraPair]:
     modules = lora_modules(config)
     pairs = {}
-    for module, alpha in alphas.items():
-        if module not in modules:
-            raise AdapterError(f"{rest.where}: LoRA adapts {module!r}; {_supported(config)}")
-        names = LoraNames(f"{module}{_A}", f"{module}{_B}")
-        pair = take_pair(rest, names, alpha, modules[module][0], config)
-        pairs[modules[module]] = replace(pair, scale=alpha / math.sqrt(len(pair.a))) if stable else pair
+    for module, own in strengths.items():
+        names, place = LoraNames(f"{module}{_A}", f"{module}{_B}", rank=own.rank), modules[module]
+        pairs[place] = replace(take_pair(rest, names, own.alpha, place[0], config), scale=own.scale)
     return pairs
 
 
@@ -189,7 +242,7 @@ def _fold_magnitudes(
 
 def _frozen_tensors(backbone: Backbone) -> dict[str, Tensor]:
     """The checkpoint's own tensors, by their names below the base model."""
-    return {base_names(name): tensor for name, tensor in read_tensors(find_checkpoint(backbone.name)).items()}
+    return {base_names(name): tensor for name, tensor in _read_frozen(backbone).items()}
 
 
 def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
@@ -217,50 +270,67 @@ def _add_pooler(rest: Checkpoint, backbone: Backbone) -> None:
     rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float(), **own})
 
 
-def _merge_dense(rest: Checkpoint, module: str, alpha: float, backbone: Backbone, *, stable: bool) -> None:
+def _merge_dense(rest: Checkpoint, module: str, own: _Strength, backbone: Backbone) -> None:
     """Merges the LoRA of a layer of the head into the layer's weight among the tensors of `rest`."""
     hidden = backbone.config.hidden_size
-    a = rest.take(f"{module}{_A}", None, hidden)
+    a = take_down(rest, f"{module}{_A}", hidden, own.rank)
     b = rest.take(f"{module}{_B}", hidden, len(a))
-    weight = rest.take(f"{module}.weight", hidden, hidden)
-    weight = weight + alpha / (math.sqrt(len(a)) if stable else len(a)) * b @ a
+    weight = rest.take(f"{module}.weight", hidden, hidden) + own.scale * b @ a
     if rest.matches(rf"{re.escape(module + _MAGNITUDE)}.*"):
         weight = weight * _magnitude(rest, module, weight)[:, None]
     rest.put_back({f"{module}.weight": weight})
 
 
-def _alpha(module: str, config: ConfigFile) -> float:
-    """The alpha of the first pattern that matches the end of the module's name, as in PEFT, or the default."""
-    patterns, default = config.get("alpha_pattern", {}), config.number("lora_alpha", 8)
-    if not isinstance(patterns, dict) or not all(type(alpha) in (int, float) for alpha in patterns.values()):
-        raise AdapterError(f"{config.where}: alpha_pattern is {reprlib.repr(patterns)}; it must map names to numbers")
+def _strength(module: str, config: ConfigFile) -> _Strength:
+    alphas, alpha = _by_pattern("alpha_pattern", module, config)
+    ranks, rank = _by_pattern("rank_pattern", module, config)
+    return _Strength(
+        config.number("lora_alpha", 8) if alpha is None else alphas.number(alpha, 8),
+        (config.count("r") if config.get("r") is not None else 8) if rank is None else ranks.count(rank),
+        bool(config.get("use_rslora", False)),
+    )
+
+
+def _by_pattern(setting: str, module: str, config: ConfigFile) -> tuple[ConfigFile, str | None]:
+    """The patterns, and the first of them that matches the end of the module's name, as in PEFT."""
+    patterns: Any = config.get(setting, {})
+    if not isinstance(patterns, dict) or not all(type(value) in (int, float) for value in patterns.values()):
+        raise AdapterError(f"{config.where}: {setting} is {reprlib.repr(patterns)}; it must map names to numbers")
     try:
         key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
     except re.error:
-        raise AdapterError(f"{config.where}: alpha_pattern {patterns} has an invalid regular expression") from None
-    return default if key is None else ConfigFile(patterns, config.where).number(key, default)
+        raise AdapterError(f"{config.where}: {setting} {patterns} has an invalid regular expression") from None
+    return ConfigFile(patterns, config.where), key
 
 
-def _ia3(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+def _ia3(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """Factors [out, 1] are of a map's outputs, [1, in] of its inputs."""
-    config.ignore("feedforward_modules", "fan_in_fan_out", "init_ia3_weights")
-    rest, modules = checkpoint.renamed(base_names), lora_modules(backbone.config)
+    targets.config.ignore("feedforward_modules", "fan_in_fan_out", "init_ia3_weights")
+    inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
+    adapted = [match[1] for match in inner.matches(rf"(.*){re.escape(_FACTORS)}")]
+    rest, modules = inner.renamed(base_names), lora_modules(backbone.config)
     found: dict[ModuleSite, Factors] = {}
-    for match in rest.matches(rf"(.*){re.escape(_FACTORS)}"):
-        if match[1] not in modules:
-            raise AdapterError(f"{rest.where}: IA3 adapts {match[1]!r}; {_supported(backbone.config)}")
-        factors = rest.take(match[0], None, None)
+    for name in adapted:
+        module = _base_module(name)
+        if module not in modules:
+            raise AdapterError(f"{rest.where}: IA3 adapts {module!r}; {_supported(backbone.config)}")
+        factors = rest.take(f"{module}{_FACTORS}", None, None)
         if 1 not in factors.shape:
             raise AdapterError(
-                f"{rest.where}: tensor {match[0]!r} has shape {list(factors.shape)}; it must be [any, 1] or [1, any]"
+                f"{rest.where}: tensor {module + _FACTORS!r} has shape {list(factors.shape)}; it must be [any, 1] or "
+                "[1, any]"
             )
-        found[modules[match[1]]] = Factors(factors.flatten(), of_input=len(factors) == 1)
+        found[modules[module]] = Factors(factors.flatten(), of_input=len(factors) == 1)
+        targets.check_side(rest, name, of_input=len(factors) == 1)
+    targets.check(rest, "IA3 of", adapted)
+    targets.check_rest(rest, adapted)
     return [create_scale(found, backbone.config)] if found else [], rest
 
 
-def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+def _vera(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """The LoRA that VeRA is: y + b * (B (d * (A x))), with parts of two matrices A [r, in] and B [out, r] that all maps
     share (Kopiczko et al. 2024, Eq. 2)."""
+    config = targets.config
     config.only("bias", "none", "all", "vera_only")
     config.ignore("r", "vera_dropout", "d_initial", "fan_in_fan_out", "projection_prng_key", "save_projection")
     shared = [f"base_model.vera_{name}" for name in "AB"]
@@ -270,8 +340,10 @@ def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Rea
         )
     rank = config.count("r")
     a, b = checkpoint.take(shared[0], rank, None), checkpoint.take(shared[1], None, rank)
-    checkpoint.skip(_COPIES)
-    rest = checkpoint.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
+    _drop_copies(checkpoint)
+    short = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
+    adapted = list(dict.fromkeys(match[1] for match in short.matches(rf"(.*){re.escape(_LAMBDA)}[bd]")))
+    rest = short.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
     modules, pairs = lora_modules(backbone.config), dict[ModuleSite, LoraPair]()
     for match in rest.matches(rf"(.*){re.escape(_LAMBDA)}b"):
         if match[1] not in modules:
@@ -287,27 +359,41 @@ def _vera(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Rea
         outer, inner = rest.take(match[0], after), rest.take(f"{match[1]}{_LAMBDA}d", rank)
         up = repeat_heads(match[1], b[:own], backbone.config)
         pairs[place] = LoraPair(a[:, :before], outer[:, None] * up * inner)
+    targets.check(rest, "VeRA of", adapted)
+    targets.check_rest(rest, adapted)
     return [create_lora(pairs, backbone.config)] if pairs else [], rest
 
 
-def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+def _norms(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """No part, because `read_peft` takes the norms of every type."""
-    return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
+    inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
+    adapted = {match[1] for match in inner.matches(r"(.*)\.ln_tuning_layers\.weight")}
+    targets.check(inner, "LayerNorm of", adapted)
+    rest = inner.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
+    targets.check_rest(rest, ())
+    return [], rest
 
 
-def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+def _prompt(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """On a T5 the table has a second half for the decoder, which PEFT does not use (docs/methods.md#peft)."""
-    length = config.count("num_virtual_tokens")
-    config.ignore("num_transformer_submodules", "num_attention_heads", "num_layers", "token_dim")
+    config = targets.config
+    length, parts = config.count("num_virtual_tokens"), config.get("num_transformer_submodules", 2)
+    config.only("num_transformer_submodules", 2, 1)
+    config.ignore("num_attention_heads", "num_layers", "token_dim")
     config.ignore("prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs")
     table = checkpoint.take("prompt_embeddings", None, backbone.config.hidden_size)
-    if len(table) not in (length, 2 * length):
-        raise AdapterError(f"{checkpoint.where}: the prompt has {len(table)} rows; {config.where} says {length}")
-    return [create_prompt(table[:length], backbone.config)], checkpoint.renamed(base_names)
+    if len(table) != parts * length:
+        raise AdapterError(
+            f"{checkpoint.where}: the prompt has {len(table)} rows; {config.where} says {parts} times {length}"
+        )
+    rest = checkpoint.renamed(base_names)
+    targets.check_rest(rest, ())
+    return [create_prompt(table[:length], backbone.config)], rest
 
 
-def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+def _prefix(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """A saved prefix needs no MLP (`prefix_projection`): PEFT evaluates it before it saves."""
+    config = targets.config
     if backbone.config.generates:
         raise AdapterError(
             f"{config.where}: PEFT's prefix on a T5 acts only on the decoder's self-attention, with its own order of "
@@ -324,10 +410,12 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> R
     flat = checkpoint.take("prompt_embeddings", length, prefix_width(backbone.config))
     prefixes = unfold_prefix(flat, backbone.config)
     piece = create_prefix(prefixes, backbone.config, shifts_positions=True)
-    return [piece], checkpoint.renamed(base_names)
+    rest = checkpoint.renamed(base_names)
+    targets.check_rest(rest, ())
+    return [piece], rest
 
 
-_READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
+_READERS: dict[str, Callable[[Targets, Checkpoint, Backbone], Read]] = {
     "LORA": _read_lora,
     "PREFIX_TUNING": _prefix,
     "PROMPT_TUNING": _prompt,

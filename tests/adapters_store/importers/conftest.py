@@ -1,6 +1,7 @@
 """Small directories of both libraries, written by hand, that a test may damage; and what an import answers."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from safetensors.torch import save_file
 SavePeft = Callable[..., Path]
 SaveAdapterHub = Callable[..., Path]
 TEXTS = ("a good film", "the plot was not very good , and the actor is dull", "bad")
+_ADAPTED = re.compile(r"base_model\.model\.(.*)\.(lora_|ia3_|vera_|ln_tuning_).*")
 TARGETS = ("good", "film", "bad actor")
 
 
@@ -42,7 +44,8 @@ def _reads_here(reads_here: None) -> None:
 
 @pytest.fixture
 def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
-    """`save_peft(tensors=…, **settings)`: LoRA on layer 0's query and a head of two outputs; None drops a tensor."""
+    """`save_peft(tensors=…, **settings)`: LoRA on layer 0's query and a head of two outputs; None drops a tensor. The
+    configuration names the modules that have tensors."""
 
     def save(tensors: dict[str, torch.Tensor | None] | None = None, **settings: Any) -> Path:
         directory, hidden = tmp_path / "intents", bert.config.hidden_size
@@ -57,7 +60,8 @@ def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
         save_file(
             {name: one for name, one in drawn.items() if one is not None}, directory / "adapter_model.safetensors"
         )
-        config = {"peft_type": "LORA", "task_type": "SEQ_CLS", "r": 2, "lora_alpha": 4, "target_modules": ["query"]}
+        modules = [match[1] for name, one in drawn.items() if one is not None and (match := _ADAPTED.fullmatch(name))]
+        config = {"peft_type": "LORA", "task_type": "SEQ_CLS", "r": 2, "lora_alpha": 4, "target_modules": modules}
         (directory / "adapter_config.json").write_text(json.dumps(config | settings))
         return directory
 

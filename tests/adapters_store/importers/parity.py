@@ -15,7 +15,7 @@ from tests.adapters_store.importers.outcomes import OUTCOMES
 # Log-likelihoods of a T5 are ten times as large as logits and keep it too.
 _TOLERANCE = 1e-4
 # Their checkpoints have no head.
-_EMBEDDINGS = ("bert-lora-features", "modernbert-lora", "modernbert-ln", "modernbert-ia3")
+EMBEDDINGS = ("bert-lora-features", "modernbert-lora", "modernbert-ln", "modernbert-ia3")
 
 
 def backbone_of(case: Path, request: pytest.FixtureRequest) -> Backbone:
@@ -31,7 +31,7 @@ def check_case(origin: str, case: Path, backbone: Backbone) -> None:
     options = TaskOptions(
         labels=("a", "b", "c") if text else None,
         targets=tuple(expected["targets"]) if text else None,
-        pooling="mean" if case.name in _EMBEDDINGS else None,
+        pooling="mean" if case.name in EMBEDDINGS else None,
     )
     wanted, refusal = Import(origin, case, "imported", options=options), OUTCOMES[origin][case.name]
     if refusal is not None:

@@ -82,6 +82,7 @@ def _save(
     named = {f"base_model.model.{name}": one.clone() for name, one in tensors.items()}
     save_file(named, folder / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "task_type": task, "r": 2, "lora_alpha": 4, "modules_to_save": list(saved)}
+    config["target_modules"] = list(lora)
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
 

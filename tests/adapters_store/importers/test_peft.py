@@ -84,7 +84,9 @@ def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft
         for module, (rank, before, after) in (shapes | {pooler: (2, hidden, hidden)}).items()
         for side in "AB"
     }
-    found = read_peft(save_peft(drawn, alpha_pattern={"intermediate.dense": 6, "pooler.dense": 1}), bert)
+    patterns = {"alpha_pattern": {"intermediate.dense": 6, "pooler.dense": 1}}
+    patterns |= {"rank_pattern": {"intermediate.dense": 3, r"0\.output.dense": 1}}
+    found = read_peft(save_peft(drawn, **patterns), bert)
     (lora, head), tensors = found.parts, found.tensors
     assert isinstance(lora, LoraSpec)
     assert (lora.targets, lora.rank, lora.alpha) == (("query", "intermediate", "ffn_output"), 3, 3.0)
