@@ -25,7 +25,7 @@ from peltier_adapters.importers.shared.bottleneck import (
     take_rule,
 )
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
-from peltier_adapters.importers.shared.head import create_head, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.head import OUTPUT_LAYERS, create_head, take_dense, take_head, type_of_class
 from peltier_adapters.importers.shared.hub_tensors import (
     Shapes,
     bottleneck_tensors,
@@ -353,7 +353,7 @@ def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Ba
         return SavedHead()
     head = take_head(checkpoint, backbone.config, task_type)
     if head is None:
-        raise AdapterError(f"{checkpoint.where} has no classifier, which an encoder needs")
+        raise AdapterError(f"{checkpoint.where} has no tensor {OUTPUT_LAYERS}")
     return SavedHead(head, task_type=task_type)
 
 

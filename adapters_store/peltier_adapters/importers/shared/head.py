@@ -22,6 +22,7 @@ from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
+OUTPUT_LAYERS = "'classifier.weight', 'classifier.out_proj.weight' or 'qa_outputs.weight'"
 _CHOICES = "ForMultipleChoice"
 _MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
@@ -158,9 +159,7 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
     checkpoint = read_checkpoint(find_file(path, _MODEL_FILES)).renamed(base_names)
     head = take_head(checkpoint, _model_config(settings, path, config), kind)
     if head is None:
-        raise AdapterError(
-            f"{path} has no tensor 'classifier.weight', 'classifier.out_proj.weight' or 'qa_outputs.weight'"
-        )
+        raise AdapterError(f"{path} has no tensor {OUTPUT_LAYERS}")
     assert isinstance(head.spec, HeadSpec), "it is a head"
     labels = label_names(settings, head.spec.outputs)
     problem = None if head.spec.pooling == "tokens" else type_of_problem(settings, head.spec.outputs)
