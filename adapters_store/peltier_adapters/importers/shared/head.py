@@ -23,6 +23,8 @@ from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _CLASSES: Mapping[str, TaskType] = {"ForTokenClassification": "token-classification", "ForQuestionAnswering": "span"}
 OUTPUT_LAYERS = "'classifier.weight', 'classifier.out_proj.weight' or 'qa_outputs.weight'"
+# Tensors of a whole model, which has its own pooler.
+_OF_MODEL = r"embeddings\..*|pooler\..*"
 _CHOICES = "ForMultipleChoice"
 _MODEL_FILES = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 MODULES_FILE = "modules.json"
@@ -161,6 +163,11 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
     if head is None:
         raise AdapterError(f"{path} has no tensor {OUTPUT_LAYERS}")
     assert isinstance(head.spec, HeadSpec), "it is a head"
+    if head.spec.pooling == "pooler" and checkpoint.matches(_OF_MODEL):
+        raise AdapterError(
+            f"{checkpoint.where}: its classifier reads 'pooler.dense.weight', which the checkpoint does not have; "
+            "save both"
+        )
     labels = label_names(settings, head.spec.outputs)
     problem = None if head.spec.pooling == "tokens" else type_of_problem(settings, head.spec.outputs)
     return SavedHead(head, labels, problem or kind)

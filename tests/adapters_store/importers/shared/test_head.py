@@ -1,6 +1,7 @@
 """Heads of models of transformers and sentence-transformers, compared with transformers."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
+from peltier_adapters.importers.shared.head import read_plain_head
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file, save_file
+from sentence_transformers import CrossEncoder
 from transformers import (
     AutoModelForSequenceClassification,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
     BertModel,
+    PreTrainedTokenizerFast,
 )
 
 from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs
@@ -29,6 +33,16 @@ TAGS = {"O": 0, "B-a": 1, "I-a": 2}
 def bare(save_peft: SavePeft) -> Path:
     """An adapter without a head: LoRA on layer 0's query, whose scale is 2."""
     return save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
+
+
+def _distilled(bare: Path) -> Path:
+    """The same for a DistilBERT, whose query has another name."""
+    own, name = "bert.encoder.layer.0.attention.self.query", "distilbert.transformer.layer.0.attention.q_lin"
+    tensors = load_file(bare / "adapter_model.safetensors")
+    save_file({key.replace(own, name): one for key, one in tensors.items()}, bare / "adapter_model.safetensors")
+    settings = (bare / "adapter_config.json").read_text()
+    (bare / "adapter_config.json").write_text(settings.replace(own, name))
+    return bare
 
 
 @torch.no_grad()
@@ -111,8 +125,9 @@ def test_a_classifier_has_the_activation_of_its_family(
         if "classifier" in name:
             torch.nn.init.normal_(weight, std=0.3)
     model.save_pretrained(tmp_path / "model")
-    wanted = Import("peft", bare, "labels", head=tmp_path / "model")
-    expected = [answer.logits[0] for answer in _answers(_adapt(model, bare), backbone)]
+    path = _distilled(bare) if family == "distilbert" else bare
+    wanted = Import("peft", path, "labels", head=tmp_path / "model")
+    expected = [answer.logits[0] for answer in _answers(_adapt(model, path), backbone)]
     torch.testing.assert_close(torch.stack(outputs(wanted, backbone)), torch.stack(expected), rtol=0, atol=1e-4)
 
 
@@ -121,7 +136,68 @@ def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilb
     tensors = {"classifier.weight": torch.ones(3, 48), "classifier.bias": torch.ones(3)}
     save_file(tensors, tmp_path / "head.safetensors")
     with pytest.raises(AdapterError, match="reads 'pre_classifier', which the checkpoint does not have"):
-        import_adapter(Import("peft", bare, "labels", head=tmp_path / "head.safetensors"), distilbert)
+        import_adapter(Import("peft", _distilled(bare), "labels", head=tmp_path / "head.safetensors"), distilbert)
+
+
+def test_a_cross_encoder_of_sentence_transformers(
+    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Its directory lists modules, but its head is a classifier, whose number ranks."""
+    model = BertForSequenceClassification.from_pretrained(bert_directory, num_labels=1)
+    model.save_pretrained(tmp_path / "model")
+    PreTrainedTokenizerFast(tokenizer_file=str(bert_directory / "tokenizer.json")).save_pretrained(tmp_path / "model")
+    CrossEncoder(str(tmp_path / "model"), device="cpu").save_pretrained(str(tmp_path / "saved"))
+    assert (tmp_path / "saved" / "modules.json").is_file()
+    wanted = Import("peft", bare, "rank", tmp_path / "saved", options=TaskOptions(task_type="ranking"))
+    expected = [answer.logits[0] for answer in _answers(_adapt(model, bare), bert)]
+    torch.testing.assert_close(torch.stack(outputs(wanted, bert)), torch.stack(expected), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "mpnet", "deberta", "modernbert"])
+def test_a_head_without_one_of_its_tensors_is_refused(
+    family: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A bias that is missing is not taken for zeros, nor a pooler for the backbone's."""
+    backbone: Backbone = request.getfixturevalue(family)
+    model = AutoModelForSequenceClassification.from_pretrained(backbone.name, num_labels=3)
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    own = [name for name in tensors if re.search(r"classifier|^head\.|pooler", name)]
+    assert len(own) == 4
+    for name in own:
+        save_file({other: tensor for other, tensor in tensors.items() if other != name}, file)
+        with pytest.raises(AdapterError, match=r"missing|has no tensor|which .* have"):
+            read_plain_head(tmp_path, None, backbone.config)
+
+
+def test_a_modernbert_head_has_the_pooling_of_its_own_configuration(
+    save_peft: SavePeft, modernbert: Backbone, tmp_path: Path
+) -> None:
+    """The backbone's may be another: it is the model's class that pools."""
+    dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")
+    tensors: dict[str, torch.Tensor | None] = {
+        f"base_model.model.{name}.weight": None for name in (*dropped, "classifier")
+    }
+    module = "base_model.model.layers.0.attn.Wo"
+    tensors |= {f"{CLASSIFIER}.bias": None, f"{module}.lora_A.weight": torch.randn(2, 48)}
+    path = save_peft(tensors | {f"{module}.lora_B.weight": torch.randn(48, 2)})
+    other = "mean" if modernbert.config.classifier_pooling == "first" else "first"
+    model = AutoModelForSequenceClassification.from_pretrained(
+        modernbert.name, num_labels=3, classifier_pooling={"mean": "mean", "first": "cls"}[other], classifier_bias=True
+    )
+    model.save_pretrained(tmp_path / "model")
+    found = import_adapter(Import("peft", path, "labels", tmp_path / "model"), modernbert)
+    assert found.manifest.head.pooling == other
+    assert torch.equal(found.tensors["head.dense.bias"], model.head.dense.bias)
+
+
+def test_a_pooler_of_another_activation_is_refused(deberta: Backbone, tmp_path: Path) -> None:
+    """That of a DeBERTa has a setting of its own."""
+    model = AutoModelForSequenceClassification.from_pretrained(deberta.name, num_labels=3, pooler_hidden_act="tanh")
+    model.save_pretrained(tmp_path)
+    with pytest.raises(AdapterError, match='pooler_hidden_act is "tanh", which is not supported; it must be "gelu"'):
+        read_plain_head(tmp_path, None, deberta.config)
 
 
 def _save_sentence_model(directory: Path, dense: dict[str, Any] | None = None, *, normalized: bool = True) -> Path:
