@@ -271,9 +271,10 @@ class TrainingFailed(PeltierError):
 
 
 def error_classes(root: type[PeltierError] = PeltierError) -> Iterator[type[PeltierError]]:
-    """Every class below `root`, parents before their children."""
+    """Every class below `root` with a code of its own, parents before their children."""
     for child in root.__subclasses__():
-        yield child
+        if "code" in vars(child):
+            yield child
         yield from error_classes(child)
 
 

@@ -37,6 +37,9 @@ _NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _VECTORS, 
 _OF_TEXTS = ("max_new_tokens", "num_beams", "temperature", "top_p", "seed")
 # Below this temperature sampling nearly always takes the likeliest token, and a division by it would overflow.
 _GREEDY_BELOW = 1e-3
+_EXAMPLE = "an example"
+# By the number of a task's texts.
+_EXAMPLES: Mapping[int, Input] = {1: _EXAMPLE, 2: (_EXAMPLE,) * 2, 3: (_EXAMPLE,) * 3}
 
 
 class ResolvedTask(NamedTuple):
@@ -140,6 +143,14 @@ def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: i
         return None
     _refuse([*_text_problems(spec, parameters, max_new_tokens)])
     return _decoding(spec, parameters, max_new_tokens)
+
+
+def example_of(task: TaskSpec, parameters: Parameters) -> tuple[Sequence[Input], Parameters]:
+    """A plain input of a task, and parameters with which it is computed as those say, but for one new token at most."""
+    given = Parameters(answer=parameters.answer, priority=parameters.priority)
+    if choose_decoding(task, given, max_new_tokens=1) is not None:
+        given = given.model_copy(update={"max_new_tokens": 1})
+    return [_EXAMPLES[task.num_texts]], given
 
 
 def check_stream(decoding: Decoding | None) -> None:

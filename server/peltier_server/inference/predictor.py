@@ -4,8 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -56,6 +56,7 @@ from peltier_server.inference.prediction_request import (
     check_stream,
     choose_decoding,
     draws,
+    example_of,
 )
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
@@ -66,6 +67,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, RowsOutcome, Terms
 from peltier_server.residency.leases import AdapterKey, Lease
 from peltier_server.residency.slots import Slots
+from peltier_server.runner.isolation import NotFinite
 from peltier_server.tracing import RequestTrace
 
 logger = logging.getLogger(__name__)
@@ -231,17 +233,23 @@ class Predictor:
     async def shadow(self, entry: Entry, request: PredictionRequest) -> Prediction:
         """The answer of another version to an answered request. It counts for no quota, and every other row of the
         tenant goes first."""
-        context = RequestContext(request.target.context.request_id, known_caller=request.target.context.known_caller)
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
-        target = ResolvedTask(request.target.reference, context, entry)
-        copy = PredictionRequest(
-            target, request.inputs, parameters, self.open_answer(context), ranks=request.ranks, is_shadow=True
-        )
-        with self._limits.quarantine.attempt(request.tenant, entry):
+        copy = self._shadow_of(entry, request, request.inputs, parameters)
+        async with self._counted(entry, request):
             try:
                 return await self._predict(entry, copy)
             except AdapterError as error:
-                raise load_failure(entry, context.request_id, error) from error
+                raise load_failure(entry, copy.target.context.request_id, error) from error
+
+    def _shadow_of(
+        self, entry: Entry, request: PredictionRequest, inputs: Sequence[Input], parameters: Parameters
+    ) -> PredictionRequest:
+        """Other inputs of the same caller for a version, whose answer is for nobody."""
+        whose = request.target.context
+        context = RequestContext(whose.request_id, known_caller=whose.known_caller)
+        target = ResolvedTask(request.target.reference, context, entry, request.target.artifact)
+        ranks = request.ranks and inputs is request.inputs
+        return PredictionRequest(target, inputs, parameters, self.open_answer(context), ranks=ranks, is_shadow=True)
 
     async def _attempt(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs, which `on_answer` gets too."""
@@ -278,10 +286,34 @@ class Predictor:
         entry = target.entry
         while True:
             try:
-                with self._limits.quarantine.attempt(context.tenant, entry):
+                async with self._counted(entry, request):
                     return await self._predict_version(entry, request)
             except _Purged:
                 entry = self._catalog.resolve(target.reference, context)
+
+    @asynccontextmanager
+    async def _counted(self, entry: Entry, request: PredictionRequest) -> AsyncIterator[None]:
+        """The block is a request for a version that is not in quarantine. An output that is not finite counts against
+        the version only if that for an example is not finite either. Otherwise it is the input's failure: anybody could
+        shut a version for its other callers by inputs of that kind."""
+        with self._limits.quarantine.attempt(request.tenant, entry):
+            try:
+                yield
+            except NotFinite as error:
+                if await self._fails_example(entry, request):
+                    raise InferenceFailed(error.message, error.details) from error
+                raise
+
+    async def _fails_example(self, entry: Entry, request: PredictionRequest) -> bool:
+        """Whether a version is known to compute no finite output for a plain text."""
+        inputs, parameters = example_of(entry.task, request.parameters)
+        try:
+            await self._predict(entry, self._shadow_of(entry, request, inputs, parameters))
+        except InferenceFailed:
+            return True
+        except (PeltierError, AdapterError):  # such as a full queue
+            return False
+        return False
 
     async def _predict_version(self, entry: Entry, request: PredictionRequest) -> Prediction:
         """The answer of a version. Raises `_Purged` if another one may answer instead."""

@@ -14,6 +14,7 @@ from peltier_client.protocol import QuarantinedVersion
 from peltier_server.catalog.published import Entry
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import AdapterKey
+from peltier_server.runner.isolation import NotFinite
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ class _Attempt:
 
 
 class Quarantine:
-    """A circuit breaker per tenant and version: three consecutive `InferenceFailed` open it, a success closes it.
+    """A circuit breaker per tenant and version: three consecutive `InferenceFailed` open it, a success closes it. A
+    `NotFinite` alone tells nothing of the version (see `Predictor`).
 
     While it is open, requests for the version are refused at once. After a pause one request is admitted as a trial.
     Each failed trial doubles the pause, up to ten minutes. Two failures are consecutive if the second request arrived
@@ -114,7 +116,7 @@ class Quarantine:
         """Counts the result of an attempt, which is None for a success."""
         if error is None:
             self._succeed(attempt.key)
-        elif isinstance(error, InferenceFailed):
+        elif isinstance(error, InferenceFailed) and not isinstance(error, NotFinite):
             record = self._records.setdefault(attempt.key, _Record(attempt.entry))
             if record.num_failures == attempt.num_before:
                 self._fail(attempt.key, record, error)

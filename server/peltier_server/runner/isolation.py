@@ -30,6 +30,15 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
+class NotFinite(InferenceFailed):
+    """The model's output for an input has a NaN or an infinity, by the version's fault or by the input's."""
+
+    def __init__(
+        self, message: str = "the model's output for this input is not finite", details: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, details)
+
+
 class Bisection:
     """Computes rows together. If that fails, computes each half separately, down to single rows.
 
@@ -81,7 +90,7 @@ def _finite(output: RowOutput) -> RowOutput | PeltierError:
     total = sum(logits.flatten().tolist()) if logits.numel() <= _FEW_VALUES else float(logits.sum(dtype=torch.float64))
     if math.isfinite(total):
         return output
-    return InferenceFailed("the model's output for this input is not finite")
+    return NotFinite()
 
 
 def blame(failure: BaseException) -> PeltierError:

@@ -1,23 +1,31 @@
 """A version that fails repeatedly is refused at once, without effect on others."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import torch
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.load import load_backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.runner.isolation import NotFinite
+from safetensors.torch import load_file, save_file
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
 
 pytestmark = IN_ONE_LOOP
+
+# The number of a token that is a word.
+NAN_TOKEN = 50
 
 
 @dataclass
@@ -222,3 +230,70 @@ async def turned_to_nan(running: Running, name: str) -> AsyncIterator[None]:
         flat.fill_(torch.nan)
         yield
         flat.copy_(sound)
+
+
+@pytest.mark.parametrize(
+    ("family", "parameters"), [("bert", {}), ("t5_gated", {"answer": "score"}), ("t5_gated", {"answer": "generate"})]
+)
+async def test_inputs_without_a_finite_output_shut_no_version(
+    serve: Serve,
+    make_artifact: Callable[..., bytes],
+    request: pytest.FixtureRequest,
+    family: str,
+    parameters: dict[str, object],
+) -> None:
+    """Each reads 424, however many there are, and every other input of the tenant is answered as before."""
+    backbone: Backbone = request.getfixturevalue(family)
+    word = backbone.tokenizer.decode([NAN_TOKEN])
+    async with serve(backbone=request.getfixturevalue(f"{family}_directory")) as running:
+        await running.upload(make_artifact(backbone))
+        before = (await running.predict("demo", "a good film", **parameters)).json()["predictions"]
+        served = running.service.predictor._backbone
+        table = served.t5.embedding if served.config.generates else served.bert.embeddings.tokens
+        table.weight()[NAN_TOKEN] = torch.nan
+        for _ in range(4):
+            failed = await running.predict("demo", f"a {word} film", **parameters)
+            assert (failed.status_code, failed.json()["error"]["message"]) == (424, NotFinite().message)
+            mixed = await running.predict("demo", ["a good film", f"a {word} film"], **parameters)
+            assert (mixed.status_code, mixed.json()["error"]["message"]) == (424, f"input 1: {NotFinite().message}")
+        after = await running.predict("demo", "a good film", **parameters)
+        assert (after.status_code, after.json()["predictions"]) == (200, before)
+        assert (await running.client.get("/info")).json()["quarantined"] == []
+
+
+@pytest.fixture
+def vast_word(bert_directory: Path, tmp_path: Path) -> Path:
+    """A checkpoint where the embedding of a word is so large that no text with it has a finite output."""
+    directory = Path(shutil.copytree(bert_directory, tmp_path / "vast"))
+    tensors = load_file(directory / "model.safetensors")
+    tensors["embeddings.word_embeddings.weight"][NAN_TOKEN] = 3e38
+    save_file(tensors, directory / "model.safetensors")
+    return directory
+
+
+async def test_no_checkpoint_has_inputs_that_shut_a_version(
+    serve: Serve, make_artifact: Callable[..., bytes], vast_word: Path
+) -> None:
+    """All its values are finite, and those of the states are not."""
+    backbone = load_backbone(str(vast_word))
+    word = backbone.tokenizer.decode([NAN_TOKEN])
+    async with serve(backbone=vast_word) as running:
+        await running.upload(make_artifact(backbone))
+        answers = [(await running.predict("demo", f"a {word} film")).status_code for _ in range(4)]
+        assert answers == [424] * 4
+        assert (await running.predict("demo", "a good film")).status_code == 200
+
+
+async def test_an_input_without_a_finite_output_tells_nothing_of_its_version(
+    quarantine: Quarantine, entry: Entry, clock: Clock
+) -> None:
+    """It neither counts as a failure nor forgives those before it, and a trial with it leaves the version shut."""
+    fail(quarantine, entry, times=2)
+    assert attempt(quarantine, entry, NotFinite())
+    assert quarantine.of("default") == []
+    fail(quarantine, entry, times=1)
+    clock.now += 10
+    assert attempt(quarantine, entry, NotFinite())
+    assert [one.num_failures for one in quarantine.of("default")] == [3]
+    assert attempt(quarantine, entry)
+    assert quarantine.of("default") == []
