@@ -43,7 +43,7 @@ class ModernBert:
     def embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
         """The states before the first layer, [tokens, hidden]."""
         x = self.tokens(read.ids)
-        return x if self.norm is None else adaptation.norm(0, x, self.norm)
+        return adaptation.embed(x) if self.norm is None else adaptation.norm(0, x, self.norm)
 
     def advance(self, x: Tensor, packed: Packed, adaptation: Adaptation, layers: range) -> Tensor:
         """The states after consecutive `layers` of the states x before them, both [tokens, hidden]. The final norm

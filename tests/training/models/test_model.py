@@ -28,9 +28,10 @@ from peltier_training.data.rows import text_rows
 from peltier_training.learners import start_at_mean
 from peltier_training.models.model import NO_DROPOUT, Dropout, DropoutAdaptation, HeadedAdapter, TextAdapter
 from peltier_training.models.stream import Stream
+from peltier_training.models.tuned_model import dropout_rates
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from tests.adapters_store.test_reference import Reference
 from tests.adapters_store.test_reference_modernbert import ModernReference
@@ -414,8 +415,26 @@ def test_the_state_is_the_adapter_alone(backbone: Backbone, family: str):
 
 DROPPED_TEXTS = ("a good film", "bad", "the plot is very very bad and the actor too")
 RATE = 0.1
-# DistilBERT has none after its attention, and ModernBERT other places.
-DROPPED_ENCODERS = ("bert", "roberta", "electra")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an encoder of transformers drops what a training does not (`skipped`), and does not drop what a training
+    does: the outputs of the modules `more`. Names are the ends of those of modules."""
+
+    skipped: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+DROPPED_ENCODERS = {
+    **dict.fromkeys(("bert", "roberta", "camembert", "electra", "mpnet", "nomic_bert", "jina"), Places()),
+    "deberta": Places(skipped=("pos_dropout",)),
+    "deberta_v2": Places(skipped=("pos_dropout", "conv.dropout")),
+    "gte": Places(skipped=("mlp.dropout",)),
+    "distilbert": Places(more=("attention.out_lin",)),
+    "modernbert": Places(skipped=("mlp.drop",), more=("attn.Wo", "mlp.Wo")),
+    "eurobert": Places(more=("embed_tokens", "self_attn.o_proj", "mlp.down_proj")),
+}
 
 
 @pytest.fixture
@@ -438,10 +457,20 @@ def encode_dropped(backbone: Backbone) -> list[Encoded]:
 @pytest.mark.usefixtures("scaled")
 @pytest.mark.parametrize("family", DROPPED_ENCODERS)
 def test_an_encoder_has_it_where_transformers_has_it(family: str, request: pytest.FixtureRequest):
-    """Without dropout of attention weights, which transformers has too."""
-    backbone: Backbone = request.getfixturevalue(family)
-    config = AutoConfig.from_pretrained(backbone.name, attention_dropout=0.0, attention_probs_dropout_prob=0.0)
+    """But for attention weights and the places of `DROPPED_ENCODERS`, which the guide names."""
+    backbone, places = request.getfixturevalue(family), DROPPED_ENCODERS[family]
+    config = AutoConfig.from_pretrained(backbone.name)
+    config.update(dropout_rates(config, RATE))
+    # Not `dropout`, which in DistilBERT is the rate of all other places.
+    config.update(
+        {name: 0.0 for name in ("attention_dropout", "attention_probs_dropout_prob") if hasattr(config, name)}
+    )
     whole = AutoModel.from_pretrained(backbone.name, config=config, dtype=torch.float32).train()
+    for name, module in whole.named_modules():
+        if name.endswith(places.skipped):
+            module.p = module.drop_prob = 0.0
+        if name.endswith(places.more):
+            module.register_forward_hook(lambda module, given, y: 1.5 * y)
     for row in encode_dropped(backbone):
         packed = backbone.pack([row])
         found = backbone.bert(packed, adapt(backbone, packed.lengths))
@@ -451,12 +480,12 @@ def test_an_encoder_has_it_where_transformers_has_it(family: str, request: pytes
 
 
 @pytest.mark.usefixtures("scaled")
-@pytest.mark.parametrize("family", ["t5", "t5_gated"])
+@pytest.mark.parametrize("family", ["t5", "t5_gated", "mt5", "umt5"])
 def test_a_t5_has_it_where_transformers_has_it(family: str, request: pytest.FixtureRequest):
     """Without that of attention weights, of inner states and of the decoder's embeddings. The last one, before the
     output layer, is the output's."""
     backbone: Backbone = request.getfixturevalue(family)
-    whole = T5ForConditionalGeneration.from_pretrained(backbone.name, dtype=torch.float32).train()
+    whole: Any = AutoModelForSeq2SeqLM.from_pretrained(backbone.name, dtype=torch.float32).train()
     whole.decoder.dropout.p = 0.0
     for name, module in whole.named_modules():
         if name.endswith("Attention"):

@@ -9,7 +9,10 @@ from peltier_training.data.dataset import pad_rows
 from peltier_training.errors import TrainingError
 from peltier_training.models.tuned_model import Fastfood, FullTuning, Subspace, dropout_rates, hadamard
 from scipy.linalg import hadamard as matrix
+from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from tests.training.models.test_model import DROPPED_ENCODERS
 
 TEXTS = ("a good film", "bad", "the plot is very very bad and the actor too")
 
@@ -133,3 +136,20 @@ def test_the_projection_keeps_lengths_on_average():
     lengths = torch.stack([Fastfood(64, generator)(x).norm() for _ in range(200)])
     # One draw's squared length strays by about sqrt(2 / 64) of itself at most, its mean over 200 by a fourteenth.
     assert lengths.square().mean().sqrt() == pytest.approx(float(x.norm()), rel=5 * (2 / 64 / 200) ** 0.5)
+
+
+# Those of heads of transformers, which a tuned encoder does not have.
+HEAD_DROPOUTS = {
+    "classifier_dropout", "cls_dropout", "pooler_dropout", "qa_dropout", "seq_classif_dropout", "summary_last_dropout"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", sorted(DROPPED_ENCODERS))
+def test_a_rate_is_that_of_every_dropout(family: str, request: pytest.FixtureRequest):
+    """Whatever the family calls its rates."""
+    config = AutoConfig.from_pretrained(request.getfixturevalue(family).name)
+    rates = dropout_rates(config, 0.25)
+    assert {name for name in config.to_dict() if "dropout" in name} - set(rates) <= HEAD_DROPOUTS
+    config.update(rates)
+    model = AutoModel.from_config(config)
+    assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} <= {0.25}

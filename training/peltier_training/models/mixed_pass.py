@@ -46,6 +46,9 @@ class MixedAdaptation(SiteAdaptation):
             for first, last in one.spans(len(one.lengths))
         ]
 
+    def embed(self, x: Tensor) -> Tensor:
+        return torch.cat([one.embed(own) for one, own in zip(self._members, self._split(x), strict=True)])
+
     def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
         member, number = self._spans[span]
         return member.prefix(attention, number, x)
@@ -62,7 +65,10 @@ class MixedAdaptation(SiteAdaptation):
         return self._drop(y) if index == self._members[0].dropped_norm else y
 
     def _drop(self, x: Tensor) -> Tensor:
-        return torch.cat([one.drop(own) for one, own in zip(self._members, torch.split(x, self._sizes), strict=True)])
+        return torch.cat([one.drop(own) for one, own in zip(self._members, self._split(x), strict=True)])
+
+    def _split(self, x: Tensor) -> Sequence[Tensor]:
+        return torch.split(x, self._sizes)
 
 
 class MixedSelfView:

@@ -49,8 +49,7 @@ class DropoutAdaptation(BatchAdaptation):
     encoder's states, and of each sub-layer's output, after its adapter and before the residual is added (Vaswani et al.
     2017, section 5.4). `stream` draws them.
 
-    Models of transformers also drop attention weights, and in T5 the decoder's embeddings and the inner states of
-    feed-forward layers. Their DistilBERT drops no output of an attention.
+    Models of transformers have some other places (docs/guides/train.md#dropout-in-the-backbone).
     """
 
     def __init__(
@@ -61,7 +60,9 @@ class DropoutAdaptation(BatchAdaptation):
         config = backbone.config
         self.lengths, self._rate, self._stream = tuple(lengths), rate, stream
         self._cross_attentions = range(config.num_blocks, config.num_attentions)
-        self.dropped_norm = 2 * config.num_layers if config.generates else 0
+        # The norm of the embeddings, before all blocks; without one `embed` has them.
+        norm_of_embeddings = 0 if config.place_norm(0) < 0 else None
+        self.dropped_norm = 2 * config.num_layers if config.generates else norm_of_embeddings
 
     def embed(self, x: Tensor) -> Tensor:
         return self.drop(super().embed(x))
