@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
+from peltier_backbone.bert.weights import canonical_bert
+from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, DebertaConfig
 from peltier_backbone.load import read_fingerprint
 from torch import Tensor
 
@@ -49,8 +51,9 @@ _WRAPPER = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 _FACTORS, _MAGNITUDE, _LAMBDA = ".ia3_l", ".lora_magnitude_vector", ".vera_lambda_"
 _POOLER, _HEAD_DENSE = "pooler.dense", "head.dense"
-# With bias "all" PEFT saves the biases of wrapped modules three times: beside the trained ones also those before.
-_COPIES = r"(.*\.)(modules_to_save|original_module)\.(.*)"
+# With bias "all" PEFT saves the biases of wrapped modules three times: beside the trained ones also those before. Those
+# of modules within a wrapped one keep the adapter's name.
+_COPIES = r"(.*\.)(modules_to_save|original_module)\.(?:([^.]+\.)(?=.*\.))?(.*)"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, which their adapters then need.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
@@ -183,11 +186,12 @@ def _base_module(module: str) -> str:
 def _drop_copies(checkpoint: Checkpoint) -> None:
     """Drops copies of tensors that `checkpoint` has under their own names. Raises an `AdapterError` for two values."""
     for match in checkpoint.matches(_COPIES):
-        own = match[1] + match[3]
-        if own not in checkpoint:
+        before, kind, inner, last = match.groups(default="")
+        own = next((name for name in (f"{before}{inner}{last}", f"{before}{last}") if name in checkpoint), None)
+        if own is None:
             continue
         copy, tensor = checkpoint.take(match[0]), checkpoint.take(own)
-        if match[2] == "modules_to_save" and not torch.equal(copy, tensor):
+        if kind == "modules_to_save" and not torch.equal(copy, tensor):
             raise AdapterError(f"{checkpoint.where}: tensors {match[0]!r} and {own!r} must be equal")
         checkpoint.put_back({own: tensor})
 
@@ -200,8 +204,18 @@ def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
         )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
-    # Dropout applies only to training.
-    config.ignore("lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size")
+    # `_strength` reads the ranks and alphas of the adapted modules; dropout applies only to training.
+    config.ignore(
+        "r",
+        "lora_alpha",
+        "rank_pattern",
+        "alpha_pattern",
+        "lora_dropout",
+        "fan_in_fan_out",
+        "eva_config",
+        "megatron_core",
+        "qalora_group_size",
+    )
 
 
 def _take_pairs(
@@ -230,19 +244,27 @@ def _fold_magnitudes(
         if place not in pairs:
             raise AdapterError(f"{rest.where}: {match[0]!r} is the magnitude of a map without LoRA")
         pair = pairs[place]
-        weight = repeat_heads(match[1], frozen[f"{match[1]}.weight"].float(), backbone.config)
+        own_name = _frozen_name(match[1], backbone.config)
+        weight = repeat_heads(match[1], frozen[f"{own_name}.weight"].float(), backbone.config)
         scale = _magnitude(rest, match[1], weight + pair.scaled_b @ pair.a)
         pairs[place] = replace(pair, b=pair.b * scale[:, None])
         factors[place] = Factors(scale, of_input=False)
-        if (own := frozen.get(f"{match[1]}.bias")) is not None:
+        if (own := frozen.get(f"{own_name}.bias")) is not None:
             trained = rest.take_if(f"{match[1]}.bias", len(own))
             rest.put_back({f"{match[1]}.bias": (own if trained is None else trained) + own.float() * (1 - scale)})
     return factors
 
 
 def _frozen_tensors(backbone: Backbone) -> dict[str, Tensor]:
-    """The checkpoint's own tensors, by their names below the base model."""
-    return {base_names(name): tensor for name, tensor in _read_frozen(backbone).items()}
+    """The checkpoint's own tensors, by their names below the base model, and those of a BERT by BERT's names."""
+    tensors, config = _read_frozen(backbone), backbone.config
+    if isinstance(config, BertConfig):
+        return canonical_bert(tensors, config, find_checkpoint(backbone.name))
+    return {base_names(name): tensor for name, tensor in tensors.items()}
+
+
+def _frozen_name(module: str, config: BackboneConfig) -> str:
+    return BERT_FAMILIES[config.family].bert_name(f"{module}.")[:-1] if isinstance(config, BertConfig) else module
 
 
 def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:

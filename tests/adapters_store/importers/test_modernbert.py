@@ -132,6 +132,18 @@ def test_a_classifier_answers_as_that_of_transformers(
         torch.testing.assert_close(found.logits, single.logits, rtol=0, atol=1e-5)
 
 
+def test_the_head_of_other_weights_is_refused(pretrained: Callable[[str], Path], tmp_path: Path) -> None:
+    """The files that hold it must be those that the backbone was loaded from."""
+    directory = pretrained("cls")
+    backbone = load_backbone(str(directory))
+    model = ModernBertForSequenceClassification.from_pretrained(directory, num_labels=3)
+    path = _save(model, tmp_path / "adapter", "SEQ_CLS")
+    import_adapter(Import("peft", path, "imported"), backbone)
+    _draw(ModernBertForMaskedLM.from_pretrained(directory)).save_pretrained(directory)
+    with pytest.raises(AdapterError, match="have changed since it was loaded; load it again"):
+        import_adapter(Import("peft", path, "imported"), backbone)
+
+
 def test_a_head_that_nobody_saved_is_refused(modernbert: Backbone, modernbert_directory: Path, tmp_path: Path) -> None:
     """Transformers draws it at random if the backbone's files lack it."""
     model = ModernBertForSequenceClassification.from_pretrained(modernbert_directory, num_labels=3)

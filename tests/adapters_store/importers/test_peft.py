@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,21 @@ def test_lora_of_queries_that_distances_share_is_refused(save_peft: SavePeft, de
     )
     with pytest.raises(AdapterError, match=rule):
         read_peft(save_peft(NO_LORA | _deberta_lora("query_proj") | _deberta_lora("value_proj")), deberta)
+
+
+@pytest.mark.parametrize("use_dora", [True, False])
+def test_frozen_weights_that_have_changed_since_they_were_loaded_are_refused(
+    use_dora: bool, save_peft: SavePeft, bert_directory: Path, tmp_path: Path
+) -> None:
+    """DoRA's norms would be those of other weights. Other adapters read nothing there."""
+    shutil.copytree(bert_directory, tmp_path / "bert")
+    backbone, file = load_backbone(str(tmp_path / "bert")), tmp_path / "bert" / "model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if name.endswith("layer.0.attention.self.query.weight"))
+    save_file(tensors | {name: tensors[name] * 2}, file)
+    path = save_peft({f"{QUERY}.lora_magnitude_vector": torch.ones(48)} if use_dora else {}, use_dora=use_dora)
+    if not use_dora:
+        read_peft(path, backbone)
+        return
+    with pytest.raises(AdapterError, match=f"the files of backbone {tmp_path}/bert have changed since it was loaded"):
+        read_peft(path, backbone)

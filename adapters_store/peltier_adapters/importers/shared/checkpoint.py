@@ -87,11 +87,14 @@ class Checkpoint:
             tensors[short] = tensor
         return Checkpoint(tensors, self.where)
 
-    def check_promise(self, what: str, promised: Collection[str], found: Collection[str], setting: str) -> None:
+    def check_promise(
+        self, what: str, promised: Collection[str], found: Collection[str], setting: str, advice: str = ""
+    ) -> None:
         """Refuses names that `setting` promises and the file lacks, and names that the file has without a promise. They
-        are names of modules or tensors; `what` says what the file has of them: "LoRA of"."""
+        are names of modules or tensors; `what` says what the file has of them: "LoRA of". `advice` is for a
+        file that lacks some."""
         if lacking := set(promised) - set(found):
-            raise AdapterError(f"{self.where} has no {what} {_shown(lacking)}, which {setting} promises")
+            raise AdapterError(f"{self.where} has no {what} {_shown(lacking)}, which {setting} promises{advice}")
         if surplus := set(found) - set(promised):
             raise AdapterError(f"{self.where} has {what} {_shown(surplus)}, which {setting} does not promise")
 

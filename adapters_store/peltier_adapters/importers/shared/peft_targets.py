@@ -20,6 +20,10 @@ _ADDED = {
     "TOKEN_CLS": ("classifier", "score"),
     "QUESTION_ANS": ("qa_outputs",),
 }
+_UNSAVED = (
+    "; PEFT before 0.21 does not save the biases of adapted modules: save the adapter with a later version, or with "
+    'bias "all"'
+)
 # A layer's number is the first in a module's name, and for older versions of PEFT the last, below a name of its own.
 _NUMBERS = (r".*?\.[^.]*\.(\d+)\.", r".*\.[^.]*\.(\d+)\.")
 _NAMED_NUMBERS = (r"(?:^|.*?\.){}\.(\d+)\.", r".*\.{}\.(\d+)\.")
@@ -71,8 +75,8 @@ class Targets:
         if among != of_input:
             side, place = ("inputs", "not among") if of_input else ("outputs", "among")
             raise AdapterError(
-                f"{checkpoint.where} has factors of the {side} of {name!r}, which is {place} the feedforward_modules of "
-                f"{self.config.where}"
+                f"{checkpoint.where} has factors of the {side} of {name!r}, which is {place} the feedforward_modules "
+                f"of {self.config.where}"
             )
 
     def check_rest(self, rest: Checkpoint, adapted: Collection[str]) -> None:
@@ -96,9 +100,9 @@ class Targets:
         promised = own if kind == "all" else [one for one in own if one.name in adapted]
         promised = [one for one in promised if one.needed or one.name in adapted]
         setting = f"bias {json.dumps(kind)} of {self.config.where}"
-        if kind != "all":
-            setting += " (PEFT before 0.21 does not save them: save the adapter again with a later version)"
-        rest.check_promise("biases of", *self._lacking(rest, promised, "bias"), setting)
+        rest.check_promise(
+            "biases of", *self._lacking(rest, promised, "bias"), setting, "" if kind == "all" else _UNSAVED
+        )
         if kind == "all" and self._trains_tables():
             tables = [one for one in self.modules if one.name.endswith("relative_attention_bias")]
             rest.check_promise("weights of", *self._lacking(rest, tables, "weight"), setting)
