@@ -25,7 +25,7 @@ from peltier_adapters.presets.presets import Preset, presets_for
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
-from peltier_training.learners import export
+from peltier_training.delivery import export
 from peltier_training.models.model import HeadedAdapter
 from torch.nn import functional as F
 

@@ -26,13 +26,13 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
+from peltier_training.delivery import export
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import evaluation
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
 from peltier_training.fit.trainer import BaselineTrainer, History
 from peltier_training.fit.tuning import HeadTuning
-from peltier_training.learners import export
 from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train

@@ -5,10 +5,8 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import torch
-from peltier_adapters.artifact.manifest import Manifest, TaskInput, TrainingRecord, read_manifest
-from peltier_adapters.errors import AdapterError
-from peltier_adapters.golden.proof import Candidate, create_reference, prove
-from peltier_adapters.golden.selection import choose_inputs
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
+from peltier_adapters.golden.proof import Candidate, create_reference
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.presets.presets import find_preset
@@ -28,6 +26,7 @@ from peltier_training.data.data import LabelledData
 from peltier_training.data.examples import Example, inputs_of
 from peltier_training.data.labels import Labels
 from peltier_training.data.rows import head_rows, text_rows
+from peltier_training.delivery import export, rehearse
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
@@ -40,8 +39,6 @@ from peltier_training.report.cost import ParameterCounts
 from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_file
 from peltier_training.report.report import Subject
-
-GOLDEN_EXAMPLES = 4
 
 
 class Learner(Protocol):
@@ -95,6 +92,7 @@ class AdapterLearner:
         self.settings: PresetSettings = self.model.settings
         start_at_mean(self.model, self.task, data.train.examples)
         self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
+        rehearse(self.backbone, self.candidate(), data.validation.examples)
 
     def fit(
         self, examples: Sequence[Example], validation: Sequence[Example], callbacks: Sequence[TrainerCallback] = ()
@@ -218,19 +216,3 @@ class BaselineLearner:
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
         return None
-
-
-def export(
-    backbone: Backbone,
-    adapter: Candidate,
-    inputs: Sequence[TaskInput],
-    record: TrainingRecord,
-    trained_on: Backbone | None = None,
-) -> bytes:
-    """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does; also on
-    `trained_on`, a backbone in another precision."""
-    try:
-        golden = choose_inputs(backbone, adapter, inputs, GOLDEN_EXAMPLES)
-        return prove(backbone, adapter, golden, record, trained_on)
-    except AdapterError as error:
-        raise TrainingError(str(error)) from None

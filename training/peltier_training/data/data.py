@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+from peltier_adapters.spec.label import surrogate_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, InputForm, TaskType
 from peltier_client.bulk.data_file import data_kind
 from typer import Option
@@ -63,6 +64,9 @@ class Data:
         if self.label_separator is not None and task_type != "multilabel":
             raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
         check_separator(self.label_separator)
+        for path in (self.train, self.validation):
+            if surrogate_problem(path.name) is not None:  # an artifact has the name
+                raise TrainingError(f"the name of {path} is not UTF-8 text; rename the file")
         if task_type in EMBEDDING_TYPES and len(self.text_columns) != 2:
             num = len(self.text_columns)
             raise TrainingError(f"{task_type} has two text columns, the texts of a pair; {num} were given")
