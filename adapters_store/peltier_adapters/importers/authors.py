@@ -6,6 +6,7 @@ A checkpoint is of the whole model, with its configuration beside it. The frozen
 backbone."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from peltier_adapters.importers.shared.parts import (
     evaluate_prefix,
     lora_modules,
     take_biases,
+    take_down,
     take_norms,
     unfold_prefix,
 )
@@ -52,10 +54,8 @@ _UNIPELT_ALPHA = 16.0  # the scripts' default; a gate replaces it
 _UNIPELT_TASK = r".*\.adapters\.([^.]+)\..*"
 _ELSEWHERE = r"(?!encoder\.layer\.\d+\.output\.).*\.adapters\..*"
 _PFEIFFER = "pfeiffer"
-_WITHOUT_EFFECT = (
-    "mh_adapter", "output_adapter", "reduction_factor", "leave_out", "adapter_residual_before_ln",
-    "inv_adapter_reduction_factor",
-)  # fmt: skip
+_WITHOUT_EFFECT = ("adapter_residual_before_ln", "inv_adapter_reduction_factor")
+_UNIPELT_SITES = ("query", "value")
 _ADAMIX_FILES = ("pytorch_model_expert_soup.bin",)
 
 
@@ -136,6 +136,7 @@ def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
             "be loaded; save the tuned weights instead"
         )
     task = only_task(checkpoint, _COMPACTER_TASK)
+    _check_trained(checkpoint, backbone, has_adapters=task is not None)
     pieces = [*_prompt(checkpoint, backbone), *_bottlenecks(checkpoint, backbone, task)]
     places = find_sites(backbone.config)
     pieces += take_biases(checkpoint, places, backbone) + _trained(take_norms(checkpoint, places, backbone), backbone)
@@ -144,6 +145,37 @@ def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{path} has no adapter, prompt or bias of the Compacter authors' code")
     method = pieces[0].spec.kind if task is None else _compacter_method(pieces[0])
     return ImportedAdapter(f"compacter-{method}", pieces, origin={"library": "rabeehk/compacter", "name": task or ""})
+
+
+def _check_trained(checkpoint: Checkpoint, backbone: Backbone, *, has_adapters: bool) -> None:
+    """Refuses a checkpoint with some of the norms, which are trained with adapters, or with some of BitFit's biases."""
+    places = find_sites(backbone.config)
+    norms = [f"{module}.weight" for module in places.norms]
+    biases = [f"{module}.bias" for module in places.projections]
+    biases += [f"{module}.bias" for module in places.norms if not module.endswith("final_layer_norm")]
+    for what, promised, needed in (("norm", norms, has_adapters), ("bias", biases, False)):
+        found = [name for name in promised if name in checkpoint]
+        if found or needed:
+            checkpoint.check_promise(what, promised, found, "a checkpoint of the authors' code")
+
+
+def _check_places(
+    checkpoint: Checkpoint, found: Mapping[ModuleSite, Bottleneck], backbone: Backbone, *, first: int = 0
+) -> None:
+    """Refuses adapters of several sizes, and sites that have adapters in some of the blocks from `first` on only."""
+    sizes = {len(adapter.down["bias"]) for adapter in found.values()}
+    if len(sizes) > 1:
+        raise AdapterError(f"{checkpoint.where} has adapters of the sizes {sorted(sizes)}; the authors' have one size")
+    sites, sublayers = {site for site, _ in found}, find_sites(backbone.config).sublayers
+    promised = [
+        module
+        for module, (site, block) in sublayers.items()
+        if site in sites and backbone.config.place_block(block) >= first
+    ]
+    own = [module for module, place in sublayers.items() if place in found]
+    checkpoint.check_promise(
+        "adapter in", promised, own, f"the authors' code, with its adapters from block {first} on,"
+    )
 
 
 def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -> list[ImportedPart]:
@@ -158,6 +190,9 @@ def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -
             found[place] = Bottleneck(*take_maps(checkpoint, *sides, backbone.config.hidden_size, rule))
     if not found:
         raise AdapterError(f"{checkpoint.where} has adapters of task {task!r} at no block of this backbone")
+    # AdapterDrop has none in the first blocks of both stacks.
+    first = min(backbone.config.place_block(block) for _, block in found)
+    _check_places(checkpoint, found, backbone, first=first)
     return [create_bottleneck(found, Kind(_ACTIVATION, rule=rule), backbone.config)]
 
 
@@ -245,14 +280,20 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> l
 
 def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
     alpha, hidden = config.number("lora_alpha", _UNIPELT_ALPHA), backbone.config.hidden_size
+    modules = {module: place for module, place in lora_modules(backbone.config).items() if place[0] in _UNIPELT_SITES}
+    found = {match[1] for match in checkpoint.matches(r"(.*)\.lora_[AB]")}
+    if not found:
+        return []
+    checkpoint.check_promise("LoRA of", modules, found, "a checkpoint of the authors' code")
+    rank = None if config.get("lora_r") is None else config.count("lora_r")
     pairs: dict[ModuleSite, LoraPair] = {}
-    for module, place in lora_modules(backbone.config).items():
-        a = checkpoint.take_if(f"{module}.lora_A", None, hidden)
-        if a is not None:
-            b = checkpoint.take(f"{module}.lora_B", hidden, len(a))
-            gate = _used(take_gate(checkpoint, f"{module}.lora_gate", hidden), config, "add_lora_gate")
-            pairs[place] = LoraPair(a, b, alpha / len(a), gate)
-    return [create_lora(pairs, backbone.config)] if pairs else []
+    for module, place in modules.items():
+        a = take_down(checkpoint, f"{module}.lora_A", hidden, rank)
+        rank = len(a)
+        b = checkpoint.take(f"{module}.lora_B", hidden, rank)
+        gate = _used(take_gate(checkpoint, f"{module}.lora_gate", hidden), config, "add_lora_gate")
+        pairs[place] = LoraPair(a, b, alpha / rank, gate)
+    return [create_lora(pairs, backbone.config)]
 
 
 def _find_task(checkpoint: Checkpoint) -> str | None:
@@ -267,7 +308,7 @@ def _take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone
             f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter at another place; only "
             "adapters after the feed-forward blocks are supported"
         )
-    _check_adapter(config, task)
+    own = _adapter_settings(config, task)
     found: dict[ModuleSite, Bottleneck] = {}
     hidden = backbone.config.hidden_size
     for module, place in find_sites(backbone.config).sublayers.items():
@@ -278,24 +319,37 @@ def _take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone
             found[place] = Bottleneck(down, up, gate)
     if not found:
         raise AdapterError(f"{checkpoint.where} has adapters of task {task!r} at no layer of this backbone")
+    _check_places(checkpoint, found, backbone)
+    _check_size(own, found, backbone)
     return create_bottleneck(found, Kind("relu", "normed"), backbone.config)
 
 
 def _used(gate: ImportedGate | None, config: ConfigFile, flag: str) -> ImportedGate | None:
-    """The gate if its flag is on, which is the default. If the flag is set, the gate must exist."""
-    if gate is None and config.get(flag, False):
-        raise AdapterError(f"{config.where}: {flag} is true, but the checkpoint has no such gate")
+    """The gate if its flag is on, which is the default; then the gate must exist."""
+    if gate is None and config.get(flag, True):
+        raise AdapterError(f"{config.where}: {flag} is true or absent, but the checkpoint has no such gate")
     return gate if config.get(flag, True) else None
 
 
-def _check_adapter(config: ConfigFile, task: str) -> None:
-    """Checks the adapter's settings, which the model's configuration contains under a name or a hash."""
+def _check_size(own: ConfigFile, found: Mapping[ModuleSite, Bottleneck], backbone: Backbone) -> None:
+    """Refuses adapters of another size than their settings say, if they say it."""
+    if own.get("reduction_factor") is None:
+        return
+    size = backbone.config.hidden_size // own.count("reduction_factor")
+    if any(len(adapter.down["bias"]) != size for adapter in found.values()):
+        raise AdapterError(
+            f"{own.where}: reduction_factor promises adapters of the size {size}; the checkpoint's differ"
+        )
+
+
+def _adapter_settings(config: ConfigFile, task: str) -> ConfigFile:
+    """The adapter's settings, which the model's configuration contains under a name or a hash; without them, none."""
     saved = _object(config.get("adapters"))
     name = str(_object(saved.get("adapters")).get(task, _PFEIFFER))
     settings = _object(saved.get("config_map")).get(name, {} if name == _PFEIFFER else None)
     if not isinstance(settings, dict):
         if settings == _PFEIFFER:
-            return
+            return ConfigFile({}, config.where)
         raise AdapterError(f"{config.where}: the adapter of task {task!r} is {name!r}; only {_PFEIFFER!r} is supported")
     own = ConfigFile(settings, f"{config.where}: config_map")
     own.only("non_linearity", "relu")
@@ -303,9 +357,13 @@ def _check_adapter(config: ConfigFile, task: str) -> None:
         own.only(key, True)
     for key in ("ln_before", "ln_after", "cross_adapter"):
         own.only(key, False)
+    own.only("mh_adapter", False)
+    own.only("output_adapter", True)
     own.only("inv_adapter", None)
-    own.ignore(*_WITHOUT_EFFECT)
+    own.only("leave_out", [])
+    own.ignore("reduction_factor", *_WITHOUT_EFFECT)
     own.finish()
+    return own
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -333,6 +391,9 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
             found[place] = Bottleneck(down, up)
     if not found:
         raise AdapterError(f"{path} has no ExpertSoup at any layer of this backbone")
+    _check_places(checkpoint, found, backbone)
+    if len(experts - {1}) > 1:  # a projection that all experts share is one
+        raise AdapterError(f"{path} has {min(experts - {1})} experts in one layer and {max(experts)} in another")
     head = take_head(checkpoint, backbone.config)
     checkpoint.finish()
     if head is not None and backbone.config.family == "roberta" and len(head.tensors["bias"]) == 1:

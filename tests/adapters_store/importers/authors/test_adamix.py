@@ -98,3 +98,23 @@ def test_other_backbones_and_cut_off_answers_are_refused(
     torch.save({"classifier.weight": torch.ones(2, 48)}, tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match="has no ExpertSoup"):
         read_adamix(tmp_path, bert)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_each_tensor_of_the_authors_is_needed(family: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A layer without its experts, or with fewer, is refused."""
+    backbone: Backbone = request.getfixturevalue(family)
+    whole, path = _state(family), tmp_path / "pytorch_model_expert_soup.bin"
+    for name in whole:
+        torch.save({other: one for other, one in whole.items() if other != name}, path)
+        with pytest.raises(AdapterError):
+            read_adamix(tmp_path, backbone)
+    torch.save({name: one for name, one in whole.items() if "layer.1." not in name}, path)
+    with pytest.raises(AdapterError, match=r"has no adapter in 'encoder.layer.1.output', which the authors' code"):
+        read_adamix(tmp_path, backbone)
+    fewer = _experts(f"{family}.encoder.layer.1.output.ExpertSoup.MoA_A", 3, 8, 48)
+    torch.save(
+        {name: one for name, one in whole.items() if "layer.1.output.ExpertSoup.MoA_A" not in name} | fewer, path
+    )
+    with pytest.raises(AdapterError, match="has 3 experts in one layer and 4 in another"):
+        read_adamix(tmp_path, backbone)

@@ -1,4 +1,5 @@
 import copy
+import re
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,55 @@ def test_without_labels_a_t5_writes_texts(model: T5ForConditionalGeneration, t5:
     artifact = import_adapter(Import("compacter", authors.save(model, tmp_path / "a.bin"), "boolq"), t5)
     assert artifact.manifest.task.type == "text2text"
     assert all(golden.text for golden in artifact.manifest.golden)
+
+
+ALIASES = r"shared\.weight|(encoder|decoder)\.(embed_tokens\.weight|prefix_emb)|lm_head\.weight|.*_sampler\.phm_rule"
+
+
+@pytest.mark.parametrize("method", ["adapter", "compacter", "prompt", "biases"])
+def test_each_tensor_of_the_authors_is_needed(
+    method: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
+) -> None:
+    """All but those that a checkpoint has under a second name."""
+    if method == "prompt":
+        authors.add_prompt(model, 5)
+    elif method == "biases":
+        authors.add_biases(model)
+    else:
+        authors.add_adapters(model, **ADAPTERS[method])
+    whole = model.state_dict()
+    for name in whole:
+        if re.fullmatch(ALIASES, name):
+            continue
+        torch.save({other: one for other, one in whole.items() if other != name}, tmp_path / "pytorch_model.bin")
+        if name == "phm_rule":  # each map has it too
+            read_compacter(tmp_path, t5)
+            continue
+        with pytest.raises(AdapterError):
+            read_compacter(tmp_path, t5)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        (
+            r"encoder\.block\.1\..*adapters",
+            "has no adapter in 'encoder.block.1.layer.0', 'encoder.block.1.layer.1', whi",
+        ),
+        (
+            r"decoder\.block\.0\..*adapters",
+            "has no adapter in 'decoder.block.0.layer.0', 'decoder.block.0.layer.2', whi",
+        ),
+        (r"decoder\..*adapters", "has no adapter in 'decoder.block.0.layer.0', .* with its adapters from block 0 on"),
+        (r"layer_norm", "has no norm 'decoder.block.0.layer.0.layer_norm.weight'"),
+    ],
+)
+def test_blocks_and_norms_are_whole(
+    pattern: str, sentence: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
+) -> None:
+    """No block is taken for one without an adapter, and trained norms are there."""
+    authors.add_adapters(model, "adapter")
+    rest = {name: one for name, one in model.state_dict().items() if not re.search(pattern, name)}
+    torch.save(rest, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=sentence):
+        read_compacter(tmp_path, t5)

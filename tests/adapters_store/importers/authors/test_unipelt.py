@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -168,10 +169,63 @@ def test_the_authors_own_adapter_settings_are_served(
     assert read_unipelt(tmp_path, bert).parts[0].gated
 
 
-def test_a_gate_that_the_settings_name_must_be_there(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
-    """A checkpoint without it is incomplete."""
+@pytest.mark.parametrize("settings", [{"add_adapter_gate": True}, {}])
+def test_a_gate_must_be_there_unless_it_is_off(
+    settings: dict[str, bool], bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Gates are on by default, so a checkpoint without them is incomplete."""
     whole = _state(bert_directory, "a")
     torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
-    (tmp_path / "config.json").write_text(json.dumps({"add_adapter_gate": True}))
-    with pytest.raises(AdapterError, match="add_adapter_gate is true, but the checkpoint has no such gate"):
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match="add_adapter_gate is true or absent, but the checkpoint has no such gate"):
+        read_unipelt(tmp_path, bert)
+
+
+def test_each_tensor_of_the_authors_is_needed(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """All but the gates of prefixes of a model that has no prefix, which are never used."""
+    whole = _state(bert_directory, "pla")
+    for name in whole:
+        torch.save({other: one for other, one in whole.items() if other != name}, tmp_path / "pytorch_model.bin")
+        with pytest.raises(AdapterError):
+            read_unipelt(tmp_path, bert)
+    torch.save(whole, tmp_path / "pytorch_model.bin")
+    read_unipelt(tmp_path, bert)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        (r"layer\.1\..*lora", "has no LoRA of 'encoder.layer.1.attention.self.query', 'encoder.layer.1.*value', which"),
+        ("value.*lora", "has no LoRA of 'encoder.layer.0.attention.self.value'"),
+        (r"layer\.1\..*adapters", "has no adapter in 'encoder.layer.1.output', which the authors' code"),
+        (r"layer\.0\..*adapters", "has no adapter in 'encoder.layer.0.output', which the authors' code"),
+    ],
+)
+def test_layers_and_matrices_are_whole(
+    pattern: str, sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """No layer is taken for one that is not adapted."""
+    whole = _state(bert_directory, "pla")
+    torch.save({name: one for name, one in whole.items() if not re.search(pattern, name)}, tmp_path / "a.bin")
+    with pytest.raises(AdapterError, match=sentence):
+        read_unipelt(tmp_path / "a.bin", bert)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"lora_r": 8}, "lora_A' has the rank 4; its configuration says 8"),
+        (_own(reduction_factor=16), "reduction_factor promises adapters of the size 3; the checkpoint's differ"),
+        (_own(leave_out=[1]), r"leave_out is \[1\], which is not supported"),
+        (_own(mh_adapter=True), "mh_adapter is true, which is not supported"),
+        (_own(output_adapter=False), "output_adapter is false, which is not supported"),
+    ],
+)
+def test_settings_that_are_not_the_tensors_are_refused(
+    settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Ranks, sizes and places in the settings are those of the tensors."""
+    torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=sentence):
         read_unipelt(tmp_path, bert)
