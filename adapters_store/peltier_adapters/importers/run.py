@@ -102,7 +102,7 @@ class TaskOptions:
         may rank."""
         ranks = self.task_type == "ranking" and head.outputs == 1 and head.pooling != "tokens"
         if None not in (self.task_type, saved) and self.task_type != saved and not ranks:
-            raise AdapterError(f"task type {self.task_type} was given; the checkpoint's head is one of {saved}")
+            raise AdapterError(f"task type {self.task_type} was given; the checkpoint's head is for {saved}")
         return self.task_type or saved or _type_of(head)
 
     def _labels(self, kind: str, foreign: ImportedAdapter, outputs: int) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import read_fingerprint
+from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, read_config
-from peltier_adapters.importers.shared.head import MODULES_FILE, read_modules
+from peltier_adapters.importers.shared.head import MODULES_FILE, read_modules, take_dense
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.head import DEFAULT_TERMS, HeadSpec
@@ -71,7 +72,9 @@ def read_splade(path: Path, backbone: Backbone) -> ImportedAdapter:
         )
     _check_modules(directory)
     checkpoint = Checkpoint(read_tensors(directory), directory).renamed(base_names)
-    head = _take_head(checkpoint, backbone.config)
+    settings = read_config(directory / "config.json")
+    has_terms = not isinstance(backbone.config, ModernBertConfig) or bool(settings.get("decoder_bias", True))
+    head = _take_head(checkpoint, backbone.config, has_terms=has_terms)
     return ImportedAdapter("splade", (), head, (), "sparse-embedding", {"library": "transformers"})
 
 
@@ -93,8 +96,9 @@ def _check_modules(path: Path) -> None:
     settings.finish()
 
 
-def _take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart:
-    """The head of sparse embeddings. The norm's bias becomes the bias of a projection that is the identity."""
+def _take_head(checkpoint: Checkpoint, config: BackboneConfig, *, has_terms: bool) -> ImportedPart:
+    """The head of sparse embeddings. The norm's bias becomes the bias of a projection that is the identity. With
+    `has_terms` each term of the vocabulary has a bias."""
     if isinstance(config, ModernBertConfig) and config.classifier_activation != "gelu":
         raise AdapterError(
             f"{checkpoint.where}: classifier_activation is {config.classifier_activation!r}; supported is 'gelu'"
@@ -107,24 +111,39 @@ def _take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart:
         )
     _require_tied(checkpoint, names)
     hidden, rows = config.hidden_size, config.vocab_size
-    dense = checkpoint.take(f"{names.dense}.weight", hidden, hidden)
-    bias, shift = checkpoint.take_if(f"{names.dense}.bias", hidden), checkpoint.take_if(f"{names.norm}.bias", hidden)
-    saved = [checkpoint.take_if(name, rows) for name in (names.bias, f"{names.decoder}.bias")]
-    terms = next((one for one in saved if one is not None), torch.zeros(rows))
+    biased = not isinstance(config, ModernBertConfig) or config.classifier_biased
+    dense = take_dense(checkpoint, names.dense, hidden, hidden, biased=biased)
+    # The norms of a ModernBERT have no bias.
+    shift = (
+        torch.zeros(hidden) if isinstance(config, ModernBertConfig) else checkpoint.take(f"{names.norm}.bias", hidden)
+    )
+    terms = _take_terms(checkpoint, names, rows) if has_terms else torch.zeros(rows)
     spec = HeadSpec(
         pooling="tokens", hidden=True, activation="gelu", normed=True, outputs=hidden, terms=min(DEFAULT_TERMS, rows)
     )
     tensors = {
-        "dense.weight": dense.T,
-        "dense.bias": torch.zeros(hidden) if bias is None else bias,
+        "dense.weight": dense.weight.T,
+        "dense.bias": dense.bias,
         "norm.weight": checkpoint.take(f"{names.norm}.weight", hidden),
         "weight": torch.eye(hidden),
-        "bias": torch.zeros(hidden) if shift is None else shift,
+        "bias": shift,
         "vocabulary.bias": terms,
     }
     if left := checkpoint.matches(names.own):
         raise AdapterError(f"{checkpoint.where}: the head has the tensor {left[0][0]!r}, which is not supported")
     return ImportedPart(spec, tensors)
+
+
+def _take_terms(checkpoint: Checkpoint, names: _Names, rows: int) -> Tensor:
+    """The bias of each term, which a file has once, or twice as the same tensor."""
+    own = f"{names.decoder}.bias"
+    second = checkpoint.take_if(own, rows) if own != names.bias else None
+    if second is None:
+        return checkpoint.take(names.bias, rows)
+    first = checkpoint.take_if(names.bias, rows)
+    if first is not None and not torch.equal(first, second):
+        raise AdapterError(f"{checkpoint.where}: tensors {names.bias!r} and {own!r} differ; they are one bias")
+    return second
 
 
 def _require_tied(checkpoint: Checkpoint, names: _Names) -> None:

@@ -1,6 +1,7 @@
 """Heads of SPLADEs, compared with transformers and sentence-transformers on random weights."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from peltier_adapters.answers import terms
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
+from peltier_adapters.importers.splade import read_splade
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from safetensors.torch import load_file, save_file
@@ -64,6 +66,21 @@ def test_a_masked_language_model_is_a_sparse_embedding(
     expected = torch.stack([one.amax(0).relu().log1p() for one in logits])
     assert (expected > 0).any(1).all()
     torch.testing.assert_close(weights(wanted, backbone), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_a_head_without_one_of_its_tensors_is_refused(
+    family: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A bias that is missing is not taken for zeros."""
+    path = save(AutoModelForMaskedLM, family, request, tmp_path / "splade")
+    backbone, whole = load_backbone(str(path)), load_file(path / "model.safetensors")
+    own = [name for name in whole if re.match(r"cls\.|vocab_|lm_head\.|head\.|decoder\.", name)]
+    assert len(own) == {"modernbert": 3}.get(family, 5)
+    for name in own:
+        save_file({other: one for other, one in whole.items() if other != name}, path / "model.safetensors")
+        with pytest.raises(AdapterError, match=r"is missing|has no head of a masked language model"):
+            read_splade(path, backbone)
 
 
 # As sentence-transformers writes them beside a masked language model.
@@ -194,8 +211,8 @@ def test_shards_are_read(splade: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (TaskOptions(terms=7), "terms is 7; it must be from 8 to 1024"),
-        (TaskOptions(task_type="classification"), "does not fit the checkpoint's head, which scores terms"),
-        (TaskOptions(task_type="multi-vector-embedding"), "does not fit the checkpoint's head, which scores terms"),
+        (TaskOptions(task_type="classification"), "was given; the checkpoint's head is for sparse-embedding"),
+        (TaskOptions(task_type="multi-vector-embedding"), "was given; the checkpoint's head is for sparse-embedding"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(splade: Path, options: TaskOptions, message: str) -> None:

@@ -189,7 +189,7 @@ def test_a_type_other_than_the_heads_is_refused(
 ) -> None:
     """Labels that do not exclude each other are never answered with a softmax."""
     folder = _save_model(bert_directory, tmp_path / "model", problem_type="multi_label_classification")
-    with pytest.raises(AdapterError, match="classification was given; the checkpoint's head is one of multilabel"):
+    with pytest.raises(AdapterError, match="classification was given; the checkpoint's head is for multilabel"):
         _import(bare, folder, bert, task_type="classification")
 
 
