@@ -12,6 +12,7 @@ from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.visible import is_plain, is_visible
 
 _FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
 
@@ -54,7 +55,7 @@ def encode_input(
     characters of each rendered text. For a task that reads tokens, the row has offsets in the last text."""
     if task.reads_tokens:
         return encode_windows(backbone, task, value, LongTexts(truncate, max_chars=max_chars))[0]
-    rendered = _render(task, value)
+    rendered = _render(backbone.tokenizer, task, value, max_chars)
     encoded = backbone.tokenizer.encode(*rendered, max_tokens=task.max_length, max_chars=max_chars)
     if encoded.truncated and not truncate:
         raise InputError(_too_long(encoded, task, max(map(len, rendered)), max_chars))
@@ -66,7 +67,7 @@ def encode_windows(
 ) -> tuple[Encoded, ...]:
     """Tokenises one input of a task that reads tokens: one row for each window of its last text. Raises the errors of
     `encode_input`, and `TooManyWindows` before it makes several rows that are more than `how` allows."""
-    rendered = _render(task, value)
+    rendered = _render(backbone.tokenizer, task, value, how.max_chars)
     read = backbone.tokenizer.read_windows(
         *rendered, max_tokens=task.max_length, stride=how.stride, max_chars=how.max_chars
     )
@@ -83,13 +84,13 @@ def at_words(rows: Sequence[Encoded], words: Sequence[Span]) -> tuple[Encoded, .
     return tuple(replace(row, words=number_words(row.offsets, words)) for row in rows)
 
 
-def _render(task: TaskSpec, value: TaskInput) -> tuple[str, ...]:
-    """The texts to tokenise."""
+def _render(tokenizer: Tokenizer, task: TaskSpec, value: TaskInput, max_chars: int | None) -> tuple[str, ...]:
+    """The texts to tokenise, each of which has something that is read."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
         raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")
     for text in texts:
-        _check_text(text)
+        _check_text(tokenizer, text, max_chars)
     return task.render(*texts)
 
 
@@ -126,11 +127,14 @@ def _padded(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
     return encoded.padded(task.max_length, pad)
 
 
-def _check_text(text: str) -> None:
-    if not text.strip():
+def _check_text(tokenizer: Tokenizer, text: str, max_chars: int | None) -> None:
+    read = text[:max_chars]
+    if not is_visible(read):
         raise InputError("an input text is empty; every text must have at least one visible character")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         wrong = text[error.start]
         raise InputError(f"an input text has a lone surrogate {wrong!r} at character {error.start}") from None
+    if not is_plain(read) and not tokenizer.ids(read):
+        raise InputError("an input text has no tokens: the backbone's tokenizer drops all of its characters")

@@ -3,7 +3,7 @@
 import pytest
 from peltier_adapters.answers.entities import join_windows
 from peltier_adapters.errors import InputError
-from peltier_adapters.inputs import LongTexts, encode_input, encode_windows
+from peltier_adapters.inputs import LongTexts, encode_input, encode_known, encode_windows
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
 from peltier_backbone.backbone import Backbone
 from torch import zeros
@@ -51,10 +51,38 @@ def test_what_would_be_dropped_is_refused(stride: int | None, bert: Backbone):
         encode_windows(bert, SPAN, ("a " * 20, "good film"), LongTexts(truncate=False, stride=stride))
 
 
-@pytest.mark.parametrize("text", ["\x00", "\u200b", "\U0001f600", "[SEP] [CLS]", "a\u0301" * 5])
+@pytest.mark.parametrize("text", ["a\x00", "\u200ba", "\U0001f600", "[SEP] [CLS]", "a\u0301" * 5])
 def test_any_unicode_has_places(text: str, bert: Backbone):
-    """Also a text of which the tokenizer reads nothing."""
+    """Also characters of which the tokenizer reads nothing."""
     (row,) = encode_windows(bert, TAGS, text, LongTexts(stride=2))[:1]
     tokens = join_windows([row], [zeros(len(row), 3)])
     assert len(tokens.offsets) == len(tokens.words) == len(tokens.values)
     assert all(0 <= start < end <= len(text) for start, end in tokens.offsets)
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\u00ad", "\ufeff", "\x00", "\u3164", "\ufe0f", " \u200d\u2060\n"])
+@pytest.mark.parametrize("backbone", ["bert", "roberta", "t5"])
+def test_a_text_of_invisible_characters_is_refused(text: str, backbone: str, request: pytest.FixtureRequest):
+    """As an empty one, alone, in a template, and as any text of a pair, whatever the tokenizer makes of it."""
+    reader: Backbone = request.getfixturevalue(backbone)
+    words = "an input text is empty; every text must have at least one visible character"
+    single = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=16)
+    pair = single.model_copy(update={"inputs": "pair"})
+    tasks = [(single, text), (pair, (text, "a")), (pair, ("a", text)), (TAGS, text), (SPAN, ("a", text))]
+    for task, value in [*tasks, (single.model_copy(update={"template": "sst2: {text}"}), text)]:
+        with pytest.raises(InputError, match=words):
+            encode_input(reader, task, value)
+    assert encode_known(reader, single, text) is None
+    with pytest.raises(InputError, match=words):
+        encode_input(reader, single, text + "a", max_chars=len(text))
+
+
+def test_a_text_without_tokens_is_refused(bert: Backbone, roberta: Backbone):
+    """BERT's tokenizer drops accents and characters of private use; others read them."""
+    for text in ("\u0301", "\ue000", "\ufffd"):
+        with pytest.raises(InputError, match="an input text has no tokens: the backbone's tokenizer drops all of its"):
+            encode_input(bert, TAGS, text)
+        with pytest.raises(InputError, match="an input text has no tokens"):
+            encode_input(bert, SPAN, ("a", text))
+        assert len(encode_input(bert, TAGS, f"a{text}")) == 3
+        assert encode_input(roberta, TAGS, text)

@@ -10,6 +10,7 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.errors import first_of
 from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
+from peltier_adapters.spec.visible import is_visible
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters, TaskReference
 
@@ -116,14 +117,15 @@ def _problems(task: TaskSpec, parameters: Parameters) -> Iterator[str]:
 
 
 def add_prompt(prompts: Mapping[str, str], name: str | None, inputs: Sequence[Input]) -> Sequence[Input]:
-    """The texts of an embedding task after the prompt `name` of the backbone's checkpoint; an empty text stays empty.
+    """The texts of an embedding task after the prompt `name` of the backbone's checkpoint; a text of which nothing is
+    visible stays so, and is refused.
     Raises `InvalidInput` if there is no such prompt."""
     if name is None:
         return inputs
     if name not in prompts:
         known = f"it is one of {', '.join(sorted(prompts))}" if prompts else "this server's backbone has no prompts"
         raise InvalidInput(f"prompt_name {name!r} is unknown; {known}")
-    return [prompts[name] + one if isinstance(one, str) and one else one for one in inputs]
+    return [prompts[name] + one if isinstance(one, str) and is_visible(one) else one for one in inputs]
 
 
 def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: int) -> Decoding | None:

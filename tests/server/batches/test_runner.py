@@ -292,6 +292,15 @@ def test_a_batch_that_waits_for_a_quota_holds_up_no_other(
     spent.batches.cancel(waiting.id)
 
 
+def test_a_row_of_invisible_characters_has_an_error(client: openai.OpenAI) -> None:
+    """The other rows are answered."""
+    blank = line(0, {"model": "_backbone", "input": "\u200b\u00ad\ufeff"})
+    batch = ended(client, begin(client, [blank, embeddings(2)[1]]))
+    (answered,), (failed,) = rows(client, batch.output_file_id), rows(client, batch.error_file_id)
+    assert answered["custom_id"] == "row-1"
+    assert (failed["custom_id"], "an input text is empty" in json.dumps(failed)) == ("row-0", True)
+
+
 def test_an_expired_batch_keeps_its_results(
     spent: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,11 @@ BAD = {
     "twice": ("d.csv", b"text,text,label\na,b,1\n", " has column 'text' twice"),
     "surrogate": ("d.jsonl", b'{"text": "a\\ud800", "label": 1}', ":1: an input text has a lone surrogate '\\ud800'"),
     "empty text": ("d.jsonl", b'{"text": " ", "label": 1}', ":1: column 'text' is ' '; it must be a non-empty text"),
+    "invisible text": (
+        "d.jsonl",
+        b'{"text": "\\u200b\\ufeff", "label": 1}',
+        r":1: column 'text' is '\u200b\ufeff'; it must be a non-empty text",
+    ),
     "text is a number": ("d.jsonl", b'{"text": 5, "label": 1}', ":1: column 'text' is 5; it must be a non-empty text"),
     "not json": ("d.jsonl", GOOD + b"{text: a}", ":2 is not JSON: "),
     "deep json": ("d.jsonl", b"[" * 100_000, ":1 is not JSON: "),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.visible import is_visible
 from peltier_backbone.text.token_places import Span
 from peltier_client.bulk.data_file import DataRow, data_kind, no_column, read_text
 from peltier_client.bulk.data_file import read_rows as read_data_rows
@@ -140,7 +141,7 @@ def _example(row: DataRow, where: str, text_columns: Sequence[str], label_column
 
 
 def _check_text(text: Any, column: str, where: str) -> None:
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not is_visible(text):
         raise TrainingError(f"{where}: column {column!r} is {shown(text)}; it must be a non-empty text")
     try:
         text.encode()

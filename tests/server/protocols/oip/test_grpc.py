@@ -87,6 +87,16 @@ def post(listening: Listening, path: str, body: object) -> httpx2.Response:
     return httpx2.post(f"{listening.url}{path}", json=body, headers=HEADERS, timeout=60).raise_for_status()
 
 
+def test_a_text_of_invisible_characters_is_refused(client: triton.InferenceServerClient) -> None:
+    """As by HTTP; here it is the second text of a pair."""
+    blank = triton.InferInput("text_pair", [1], "BYTES")
+    blank.set_data_from_numpy(np.array(["\u200b\ufeff"], dtype=object))
+    first = triton.InferInput("text", [1], "BYTES")
+    first.set_data_from_numpy(np.array(["bad"], dtype=object))
+    with pytest.raises(InferenceServerException, match="an input text is empty"):
+        client.infer("nli", [first, blank], headers=HEADERS)
+
+
 def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient) -> None:
     """What the server, a model and the index say; probes need no key."""
     assert client.is_server_live()
