@@ -16,7 +16,7 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError,
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.isolation import NotFinite, blame, free_memory
+from peltier_server.runner.isolation import NOT_FINITE, NotFinite, blame, free_memory
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class DecodeJob:
     def result(self, stats: "StepStats") -> RowsOutcome[Draft] | PeltierError | None:
         """The caller's result; None while the draft is unfinished."""
         if self.draft.failed:
-            return NotFinite()
+            return NotFinite(NOT_FINITE)
         if self.sent and not self._repeats():
             return InferenceFailed("the generation was not reproducible after a restart")
         if not self.draft.done:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NOT_FINITE = "the model's output for this input is not finite"
 _FEW_VALUES = 1024
 # Messages of RuntimeErrors that torch's allocators and libraries raise without memory.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed", "bad_alloc")
@@ -32,11 +33,6 @@ _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 class NotFinite(InferenceFailed):
     """The model's output for an input has a NaN or an infinity, by the version's fault or by the input's."""
-
-    def __init__(
-        self, message: str = "the model's output for this input is not finite", details: Sequence[str] = ()
-    ) -> None:
-        super().__init__(message, details)
 
 
 class Bisection:
@@ -90,7 +86,7 @@ def _finite(output: RowOutput) -> RowOutput | PeltierError:
     total = sum(logits.flatten().tolist()) if logits.numel() <= _FEW_VALUES else float(logits.sum(dtype=torch.float64))
     if math.isfinite(total):
         return output
-    return NotFinite()
+    return NotFinite(NOT_FINITE)
 
 
 def blame(failure: BaseException) -> PeltierError:

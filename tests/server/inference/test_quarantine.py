@@ -17,7 +17,7 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Un
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.runner.isolation import NotFinite
+from peltier_server.runner.isolation import NOT_FINITE, NotFinite
 from safetensors.torch import load_file, save_file
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
@@ -253,11 +253,28 @@ async def test_inputs_without_a_finite_output_shut_no_version(
         table.weight()[NAN_TOKEN] = torch.nan
         for _ in range(4):
             failed = await running.predict("demo", f"a {word} film", **parameters)
-            assert (failed.status_code, failed.json()["error"]["message"]) == (424, NotFinite().message)
+            assert (failed.status_code, failed.json()["error"]["message"]) == (424, NOT_FINITE)
             mixed = await running.predict("demo", ["a good film", f"a {word} film"], **parameters)
-            assert (mixed.status_code, mixed.json()["error"]["message"]) == (424, f"input 1: {NotFinite().message}")
+            assert (mixed.status_code, mixed.json()["error"]["message"]) == (424, f"input 1: {NOT_FINITE}")
         after = await running.predict("demo", "a good film", **parameters)
         assert (after.status_code, after.json()["predictions"]) == (200, before)
+        assert (await running.client.get("/info")).json()["quarantined"] == []
+
+
+async def test_documents_without_a_finite_output_are_named(
+    serve: Serve, bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """By the protocol that ranks them, whichever way they are ranked."""
+    word = bert.tokenizer.decode([NAN_TOKEN])
+    async with serve(backbone=bert_directory) as running:
+        await running.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="pairs"))
+        await running.upload(make_artifact(bert, "lora", task_type="multi-vector-embedding", name="vectors"))
+        running.service.predictor._backbone.bert.embeddings.tokens.weight()[NAN_TOKEN] = torch.nan
+        for task in ("pairs", "vectors"):
+            body = {"adapter_id": task, "query": "film", "texts": ["a good film", f"a {word} film"]}
+            for _ in range(4):
+                answer = await running.client.post("/rerank", json=body)
+                assert (answer.status_code, NOT_FINITE in answer.text) == (424, True), answer.text
         assert (await running.client.get("/info")).json()["quarantined"] == []
 
 
@@ -289,11 +306,11 @@ async def test_an_input_without_a_finite_output_tells_nothing_of_its_version(
 ) -> None:
     """It neither counts as a failure nor forgives those before it, and a trial with it leaves the version shut."""
     fail(quarantine, entry, times=2)
-    assert attempt(quarantine, entry, NotFinite())
+    assert attempt(quarantine, entry, NotFinite(NOT_FINITE))
     assert quarantine.of("default") == []
     fail(quarantine, entry, times=1)
     clock.now += 10
-    assert attempt(quarantine, entry, NotFinite())
+    assert attempt(quarantine, entry, NotFinite(NOT_FINITE))
     assert [one.num_failures for one in quarantine.of("default")] == [3]
     assert attempt(quarantine, entry)
     assert quarantine.of("default") == []
