@@ -72,3 +72,9 @@ def test_what_is_undefined_is_none():
     assert [(one.precision, one.recall, one.f1) for one in scores] == [
         (0.5, 0.5, 0.5), (None, 0.0, 0.0), (0.0, None, 0.0), (None, None, None),
     ]  # fmt: skip
+
+
+def test_a_sample_has_as_many_references_as_a_server_takes():
+    """An input that occurs in hundreds of rows has the first of their texts."""
+    verdict = Evaluation({}, ["a"], [tuple(map(str, range(300)))], ["b"])
+    assert Sample.create(verdict)[0].references == tuple(map(str, range(256)))

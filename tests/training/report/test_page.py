@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
 from peltier_training.report.answers import Confusion, LabelScores, Sample
@@ -17,7 +18,7 @@ from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
 from peltier_training.report.curves import CurvePoint, Curves
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.mistakes import Mistake
-from peltier_training.report.page import most_confused, render, report_paths, weakest_first, write_file
+from peltier_training.report.page import most_confused, render, report_paths, to_json, weakest_first, write_file
 from peltier_training.report.report import ArtifactFile, GateMap, Report, Resolved
 
 from tests.support.full_disk import room_for
@@ -44,7 +45,7 @@ def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> R
     points = tuple(CurvePoint(step=step, epoch=step / 3, value=1 / step) for step in range(1, 7))
     own = {
         "name": "toy", "preset": "lora", "metrics": {"accuracy": 0.9}, "metric": "accuracy",
-        "artifact": ArtifactFile(file="toy.safetensors", digest="sha256:0", bytes=4096),
+        "artifact": ArtifactFile(file="toy.safetensors", digest=f"sha256:{0:064}", bytes=4096),
         "backbone": BackboneRef(
             family="bert", fingerprint=f"sha256:{0:064}", hidden_size=48, num_layers=3, num_parameters=9, name="b"
         ),
@@ -282,3 +283,26 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path):
     with pytest.raises(TrainingError, match="taken cannot be written: Is a directory"):
         write_file(tmp_path / "taken", b"data")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def _numbers(count: int) -> list[str]:
+    return [f"label {number}" for number in range(count)]
+
+
+def test_a_server_takes_every_report():
+    """Of many labels it has no confusion matrix, of many points of a curve some, and of long texts no samples."""
+    few, many = (create_report(names, confusion=confused(names)) for names in (_numbers(450), _numbers(1000)))
+    assert b'"matrix"' in to_json(few)
+    assert len(to_json(many)) <= MAX_REPORT_BYTES
+    assert TrainingReport.model_validate_json(to_json(many)).confusion is None
+
+    points = tuple(CurvePoint(step=step, epoch=step / 3, value=1 / step) for step in range(1, 20_001))
+    curves = Curves(training={"loss": points}, validation={"accuracy": points}, best_step=777)
+    read = TrainingReport.model_validate_json(to_json(create_report(curves=curves)))
+    steps = [point.step for point in read.curves.validation["accuracy"]]
+    assert steps == sorted(steps)
+    assert {777, 20_000} <= set(steps)
+    assert len(steps) == 1001
+
+    long = create_report(samples=tuple(Sample(input="a" * 2**18, references=("b",), text="c") for _ in range(8)))
+    assert TrainingReport.model_validate_json(to_json(long)).samples is None

@@ -11,6 +11,7 @@ from peltier_training.evaluate.evaluation import Evaluation
 
 _MAX_POINTS = 1000
 _MAX_SAMPLES = 8
+_MAX_REFERENCES = 256  # as many as a server takes
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -81,7 +82,7 @@ class Residuals(Spec):
 
 
 class Sample(Spec):
-    """An input of a text2text task, its references, and the generated text."""
+    """An input of a text2text task, its first references, and the generated text."""
 
     input: TaskInput
     references: tuple[str, ...]
@@ -90,7 +91,11 @@ class Sample(Spec):
     @classmethod
     def create(cls, evaluation: Evaluation) -> "tuple[Sample, ...]":
         return tuple(
-            cls(input=evaluation.inputs[place], references=tuple(evaluation.gold[place]), text=evaluation.found[place])
+            cls(
+                input=evaluation.inputs[place],
+                references=tuple(evaluation.gold[place])[:_MAX_REFERENCES],
+                text=evaluation.found[place],
+            )
             for place in _spread(len(evaluation.inputs), _MAX_SAMPLES)
         )
 

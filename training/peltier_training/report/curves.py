@@ -1,6 +1,6 @@
 """Curves of the loss and the metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from peltier_adapters.spec.maps import Spec
 
@@ -41,6 +41,20 @@ class Curves(Spec):
             validation={name: tuple(points) for name, points in validation.items()},
             best_step=history.best_step,
         )
+
+    def thinned(self, most: int) -> "Curves":
+        """The curves with about `most` evenly spaced points each, and those of the best step."""
+        values = {
+            part: {name: tuple(self._spaced(points, most))[::-1] for name, points in getattr(self, part).items()}
+            for part in ("training", "validation")
+        }
+        return self.model_copy(update=values)
+
+    def _spaced(self, points: Sequence[CurvePoint], most: int) -> Iterator[CurvePoint]:
+        interval = max(len(points) // most, 1)
+        for place, point in enumerate(reversed(points)):  # the last one is kept
+            if place % interval == 0 or point.step == self.best_step:
+                yield point
 
 
 def _points(history: History) -> Iterator[tuple[str, CurvePoint]]:

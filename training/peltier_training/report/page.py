@@ -7,6 +7,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 from peltier_adapters import durable
+from peltier_client.protocol import MAX_REPORT_BYTES
 
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
@@ -17,6 +18,7 @@ from peltier_training.report.report import Report
 
 _MAX_TABLE_LABELS = 20  # of a confusion matrix that is shown as a table
 _MAX_CONFUSIONS = 15
+_MAX_POINTS = 1_000  # of a curve of a report that is too large
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 # Texts of users are escaped; our own drawings are marked as safe.
@@ -118,8 +120,19 @@ def report_paths(artifact: Path) -> tuple[Path, Path]:
 def write_report(artifact: Path, report: Report) -> None:
     """Write both files of a report. Raises a `TrainingError` if one cannot be written."""
     as_json, as_html = report_paths(artifact)
-    write_file(as_json, report.model_dump_json(indent=1).encode())
+    write_file(as_json, to_json(report))
     write_file(as_html, render(report).encode())
+
+
+def to_json(report: Report) -> bytes:
+    """The report in JSON, as a server takes it: if it is too large, with fewer points of its curves and without the
+    sections that have an entry for each label or long texts, as far as that is needed."""
+    changes: Sequence[dict[str, Any]] = [{}, {"confusion": None}, {"curves": report.curves.thinned(_MAX_POINTS)}]
+    for change in (*changes, *({name: None} for name in ("samples", "mistakes", "label_counts", "label_scores"))):
+        report = report.model_copy(update=change)
+        if len(data := report.model_dump_json().encode()) <= MAX_REPORT_BYTES:
+            break
+    return data
 
 
 def write_file(path: Path, data: bytes) -> None:
