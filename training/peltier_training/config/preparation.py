@@ -4,7 +4,7 @@ hyper-parameters, by the method, the backbone and the number of training rows. I
 docs/results.md describes how the defaults were found and compares them with the best of a grid."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from peltier_training.config.run import Run
 from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
-from peltier_training.data.examples import LabelledRows, are_scored
-from peltier_training.data.labels import Labels
+from peltier_training.data.examples import Example, LabelledRows, are_scored, number_texts
+from peltier_training.data.labels import Labels, number_queries
 from peltier_training.errors import TrainingError, refuse
 from peltier_training.processes import num_processes
 
@@ -62,6 +62,7 @@ def prepare(run: Run) -> Prepared:
     is_scored = run.task_type not in EMBEDDING_TYPES or are_scored(data.validation.examples)
     run = fill_in(resolve(run, config, data.labels, is_scored=is_scored), config, len(data.train.examples))
     _check_method(run, config, run.num_outputs(data.labels.names, config))
+    _check_contrast(run, data)
     return Prepared(run, data)
 
 
@@ -102,6 +103,46 @@ def _check_pooling(run: Run, settings: PresetSettings) -> None:
         raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
     if settings.get("head_terms") and run.task_type != "sparse-embedding":
         raise TrainingError(f"setting 'head_terms' is for sparse-embedding; the task type is {run.task_type}")
+
+
+def _check_contrast(run: Run, data: LabelledData) -> None:
+    """Refuse rows that are compared with others of their batch where no batch has any: the loss of each step would be
+    0, and nothing would be learned."""
+    examples, file = data.train.examples, run.data.train.name
+    if run.task_type == "ranking":
+        problem = _lacks_documents(run.ranking_loss, examples, data.labels)
+        needs = "a ranking learns from the documents of a query in one batch"
+    elif run.task_type in EMBEDDING_TYPES and not are_scored(examples):
+        problem = _lacks_partners(examples)
+        needs = "pairs without scores are told apart from the other pairs of a batch"
+    else:
+        return
+    if problem is not None:
+        raise TrainingError(f"{needs}; {file} has {problem}")
+    if run.batch_size == 1:
+        raise TrainingError(f"{needs}; batch_size is 1, and must be at least 2")
+
+
+def _lacks_documents(loss: str, examples: Sequence[Example], labels: Labels) -> str | None:
+    queries: dict[int, list[float]] = {}
+    for query, relevance in zip(number_queries(examples), labels.numbers(examples), strict=True):
+        queries.setdefault(query, []).append(relevance)
+    if loss == "pairwise":
+        if any(len({*grades}) > 1 for grades in queries.values()):
+            return None
+        return "no query with two documents of different relevance"
+    if any(len(grades) > 1 and max(grades) > 0 for grades in queries.values()):
+        return None
+    return "no query with several documents of which one is relevant"
+
+
+def _lacks_partners(examples: Sequence[Example]) -> str | None:
+    if len(examples) == 1:
+        return "one pair"
+    for place, texts in zip(("first", "second"), zip(*number_texts(examples), strict=True), strict=True):
+        if len({*texts}) == 1:
+            return f"the same {place} text in all {len(examples)} pairs"
+    return None
 
 
 def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
