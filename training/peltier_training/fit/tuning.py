@@ -151,4 +151,6 @@ class TextTuning:
     def _save(self, folder: str) -> None:
         tuned = self._body.tuned()
         assert isinstance(tuned, PreTrainedModel)
+        if not all(bool(tensor.isfinite().all()) for tensor in tuned.parameters()):
+            raise diverged(self._run)
         tuned.save_pretrained(folder)
