@@ -310,6 +310,14 @@ T5_ERRORS = {
     "equal targets": (["--targets=a,a"], "two targets are the same text"),
     "equal tokens": (["--targets=é,è"], "task targets 'é' and 'è' have the same tokens"),
     "empty target": (["--targets=a,"], "task targets: String should have at least 1 character"),
+    "unwritable target": (
+        ["--targets={a},{b}", "--answer=generate"],
+        "task target '{a}' is generated as 'a', because the tokenizer cannot write it; choose other targets, or",
+    ),
+    "long target": (
+        ["--targets=good film,bad film", "--answer=generate", "--max-new-tokens=1"],
+        "task target 'good film' has 2 tokens; max_new_tokens is 1, and no answer has more",
+    ),
     "steps": (["--regression-step=0.5"], "regression_step is for regression; the task type is classification"),
     "answer": (["--answer=sing"], "answer is 'sing'; it must be 'score' or 'generate'"),
     "beams": (["--num-beams=0"], "num_beams is 0; it must be from 1 to 16"),
@@ -319,7 +327,7 @@ T5_ERRORS = {
     "labels": (["--task-type=text2text", "--labels=a,b"], "text2text has no label names"),
     "metric": (
         ["--task-type=text2text", "--metric=accuracy"],
-        "metric 'accuracy' is not one of text2text's: bleu, rou",
+        "metric 'accuracy' is not one of text2text's: chrf, bleu, rou",
     ),
     "max length": (["--max-length=1025"], "max_length is 1025; this backbone takes 1024 tokens"),
     "compacter": (["--preset=compacter", "--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n"),
@@ -365,7 +373,7 @@ def test_texts_train_and_evaluate(peltier: Peltier, t5_training: list[str], toy:
     trained = peltier(*t5_training, *files, *flags, "--template=film: {text}", "--task-prefix")
     assert trained.status == 0
     metrics = json.loads(trained.out)["metrics"]
-    assert sorted(metrics) == ["bleu", "exact_match", "loss", "rouge_l"]
+    assert sorted(metrics) == ["bleu", "chrf", "exact_match", "loss", "rouge_l"]
     data = toy / "text2text-validation.jsonl"
     done = peltier("evaluate", tmp_path / "toy.safetensors", "--backbone", t5.name, "--data", data, "--json")
     assert json.loads(done.out) == {"metrics": pytest.approx(metrics), "rows": 20}
@@ -398,3 +406,25 @@ def test_evaluate_explains_what_it_cannot_read(
         done = peltier("evaluate", artifact, "--backbone", backbone, "--data", file)
         assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
         assert reason in done.err
+
+
+def test_a_training_on_the_terminal_begins_with_its_preflight(
+    peltier: Peltier, t5_training: list[str], toy: Path, tmp_path: Path
+):
+    """Cut inputs, and targets that are cut or cannot be written, before the first step and in the report."""
+    rows = [{"text": "film " * 40, "label": "{good}"}, *({"text": "a film", "label": "a very good film"},) * 7]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    arguments = [*t5_training, "--task-type=text2text", "--max-new-tokens=3", "--max-length=32"]
+    done = peltier(*arguments, f"--train={tmp_path / 'rows.jsonl'}")
+    assert done.status == 0, done.err
+    told = next(line for line in done.err.splitlines() if "were checked." in line)
+    assert told.startswith("8 rows to train on and 20 to validate on were checked.")
+    assert done.err.index(told) < done.err.index("epoch 1")
+    warnings = json.loads((tmp_path / "toy.report.json").read_text())["warnings"]
+    for beginning in (
+        "Inputs with more than 32 tokens, whose rest is not read: 1 of 8;",
+        "Targets with more than 3 tokens, whose rest is not learned: ",
+        "Targets that the tokenizer cannot write: 1 of 28; they lose '{', '}';",
+    ):
+        assert beginning in told
+        assert any(sentence.startswith(beginning) for sentence in warnings)
