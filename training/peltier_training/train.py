@@ -1,5 +1,6 @@
 """One training run of an adapter or a baseline, from its data to its artifact and report."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES
+from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import TrainerCallback
 
 from peltier_training.config.preparation import Prepared, prepare
@@ -17,18 +19,20 @@ from peltier_training.data.examples import Example, subsample, subsample_queries
 from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
-from peltier_training.processes import leave_group, take_device, use_threads
+from peltier_training.processes import is_first, leave_group, take_device, use_threads
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.page import write_report
 from peltier_training.report.report import Findings, Report, create_report
+from peltier_training.service.messages import describe
+from peltier_training.service.preflight import Preflight
 
 _VERSIONS = ("peltier", "torch", "transformers")
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A trained model before its final evaluation; `run` is resolved."""
+    """A trained model before its final evaluation; `run` is resolved, and `warnings` are those about its rows."""
 
     run: Run
     learner: Learner
@@ -36,6 +40,7 @@ class Learned:
     sizes: Mapping[str, Any]
     validation: Sequence[Example]
     meter: Meter
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,16 @@ class TrainingResult:
         return dict(self.learner.evaluate(examples).metrics)
 
 
+class _PreflightLine(TrainerCallback):
+    """Writes what a preflight found, when nothing can refuse the training any more."""
+
+    def __init__(self, preflight: Mapping[str, Any]) -> None:
+        self._line = describe(preflight)
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        tqdm.write(self._line, file=sys.stderr)
+
+
 def train(run: Run) -> TrainingResult:
     """Train, keep the epoch with the best validation metric, and write the artifact to `run.output` with its report.
 
@@ -62,22 +77,34 @@ def train(run: Run) -> TrainingResult:
     return finish(learn(prepare(run)))
 
 
-def learn(prepared: Prepared, callbacks: Sequence[TrainerCallback] = (), member: Member | None = None) -> Learned:
+def learn(
+    prepared: Prepared,
+    callbacks: Sequence[TrainerCallback] = (),
+    member: Member | None = None,
+    *,
+    preflight: Mapping[str, Any] | None = None,
+) -> Learned:
     """Train and keep the best epoch; the Trainer calls `callbacks`. An adapter's steps are those of a `member`.
+    What the `preflight` found, which is made here if it is None, is written to stderr before the first step; its
+    warnings will begin the report.
 
     Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
+    if preflight is None and is_first():
+        preflight = Preflight(prepared).report()
     use_threads(run.threads)
     take_device(run.device)
     meter = Meter()
     is_baseline = run.preset in BASELINES
     learner: Learner = BaselineLearner(run, data) if is_baseline else AdapterLearner(run, data, member)
     validation = data.validation.examples
+    if preflight is not None:
+        callbacks = (*callbacks, _PreflightLine(preflight))
     choose = subsample_queries if run.task_type == "ranking" else subsample
     history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows), callbacks)
     meter.mark_trained()
     leave_group()
-    return Learned(run, learner, history, data.sizes, validation, meter)
+    return Learned(run, learner, history, data.sizes, validation, meter, preflight["warnings"] if preflight else ())
 
 
 def finish(learned: Learned) -> TrainingResult:
@@ -88,6 +115,7 @@ def finish(learned: Learned) -> TrainingResult:
     subject, manifest = learner.deliver(record, validation)  # before the report, whose failure must not lose it
     findings = Findings(
         metric=run.metric,
+        warnings=learned.warnings,
         ending=learned.history.ending,
         has_converged=learned.history.has_converged,
         evaluation=evaluation,

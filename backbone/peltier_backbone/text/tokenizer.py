@@ -17,6 +17,7 @@ from peltier_backbone.text.windows import RowFrame, WindowedText, window_starts
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
+_UNKNOWN = ("[UNK]", "<unk>")
 # The tokenizer first reads this many characters for each token that fits; most texts have five per token.
 _CHARS_PER_TOKEN = 4
 _GROWTH = 2
@@ -131,6 +132,11 @@ class Tokenizer:
         special = {token.content for token in self._fast.get_added_tokens_decoder().values()}
         known = (self._fast.token_to_id(token) for token in sorted(_PADS, key=lambda token: token not in special))
         return next((one for one in known if one is not None), None)
+
+    @property
+    def unknown_ids(self) -> frozenset[int]:
+        """The ids of the tokens that stand for what the vocabulary lacks."""
+        return frozenset(one for token in _UNKNOWN if (one := self._fast.token_to_id(token)) is not None)
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a text without special tokens, as a decoder's target."""

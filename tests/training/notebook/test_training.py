@@ -125,6 +125,9 @@ def test_examples_are_checked_first(
     assert adapter.preflight["rows"]["train"] + adapter.preflight["rows"]["validation"] == len(rows)
     assert limited.preflight is not None
     assert limited.preflight["rows"] == {"train": 32, "validation": len(rows) - 32}
+    assert limited.report is not None
+    warnings = limited.preflight["warnings"]
+    assert json.loads(limited.report)["warnings"][: len(warnings)] == warnings
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,9 @@ async def test_a_worker_trains_what_waits(queue: Queue, make_worker: MakeWorker,
         assert found.seconds > 0
         assert found.preflight is not None
         assert found.preflight["rows"] == {"train": 48, "validation": 12}
-        assert len(await queue.log(training, "preflight")) == 1
+        (line,) = await queue.log(training, "preflight")
+        assert line.startswith("48 rows to train on and 12 to validate on were checked. Training rows: 48, which")
+        assert all(sentence in line for sentence in found.preflight["warnings"])
         assert len(await queue.log(training, "progress")) == 2
     assert scratches(scratch) == []
 

@@ -62,6 +62,19 @@ def test_a_draw_knows_the_labels_that_it_may_miss(make_sweep: MakeSweep, tables:
     assert make_sweep(tables).trials[0].run.data.labels == ("negative", "positive")
 
 
+def test_what_the_preflight_finds_is_told_of_each_task(tables: Tables, tmp_path: Path):
+    """Once for each length that trials read of its rows, with the name of the task."""
+    train = Path(tables["tasks"]["toy"]["train"])
+    (tmp_path / "long.jsonl").write_text(train.read_text() + json.dumps({"text": "film " * 40, "label": "positive"}))
+    tasks = {"toy": {**tables["tasks"]["toy"], "train": str(tmp_path / "long.jsonl")}}
+    given = changed(tables, tasks=tasks, common={"max_length": [16, 90]}, methods={"lora": {}, "bitfit": {}})
+    grid = Grid(create_description(given), Path(), tmp_path)
+    told = [line for line in grid.warnings(grid.trials()) if "Inputs" in line]
+    assert told == [
+        "toy: Inputs with more than 16 tokens, whose rest is not read: 1 of 49; the longest has 42.",
+    ]
+
+
 def test_changed_data_make_other_trials(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
     """A file counts by what it holds, not by where it lies."""
     source = Path(tables["tasks"]["toy"]["train"])

@@ -1,6 +1,6 @@
 """The task of a run, as its artifact records it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from peltier_adapters.artifact.label_tree import target_problems
@@ -42,10 +42,26 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
         )
     except ValidationError as error:
         raise TrainingError(_explain(error, run)) from None
-    problems = target_problems(task, backbone) if task.targets else []
+    problems = [*target_problems(task, backbone), *_unwritable(task, backbone)] if task.targets else []
     if problems:
         raise TrainingError(problems[0])
     return task
+
+
+def _unwritable(task: TaskSpec, backbone: Backbone) -> Iterator[str]:
+    """Why the targets of a task that generates its answers are never generated."""
+    assert task.decoding is not None, "a task with targets has a decoding"
+    if task.decoding.answer == "score":
+        return
+    for text in task.targets:
+        ids, most = backbone.tokenizer.ids(text), task.decoding.max_new_tokens
+        if len(ids) > most:
+            yield f"task target {text!r} has {len(ids)} tokens; max_new_tokens is {most}, and no answer has more"
+        elif (written := backbone.tokenizer.decode(ids).strip()) != text:
+            yield (
+                f"task target {text!r} is generated as {written!r}, because the tokenizer cannot write it; choose "
+                "other targets, or answer 'score'"
+            )
 
 
 def _stride(run: Run, strides_in_a_window: int) -> int:

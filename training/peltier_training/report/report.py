@@ -1,6 +1,7 @@
 """The report of one training run, as in its JSON file."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -136,7 +137,7 @@ class Subject:
 @dataclass(frozen=True)
 class Findings:
     """The results of a run that are not in its artifact; `pooling` is that of an encoder's head, `ending` and
-    `has_converged` are those of its `History`."""
+    `has_converged` are those of its `History`, and `warnings` those about its rows before the first step."""
 
     metric: str
     ending: str
@@ -147,6 +148,7 @@ class Findings:
     cost: Cost
     pooling: str | None = None
     merging: Merging | None = None
+    warnings: Sequence[str] = ()
 
 
 def create_report(subject: Subject, findings: Findings) -> Report:
@@ -158,7 +160,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         **vars(subject),
         metrics=dict(evaluation.metrics),
         metric=findings.metric,
-        warnings=find_caveats(_evidence(findings, task, majority)),
+        warnings=(*findings.warnings, *find_caveats(_evidence(findings, task, majority))),
         majority=majority,
         resolved=Resolved.create(findings, subject.training),
         curves=findings.curves,

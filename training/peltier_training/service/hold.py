@@ -24,7 +24,16 @@ from peltier_store.registry import (
     StoredTraining,
 )
 
-from peltier_training.service.messages import ASKED, Checked, Evaluating, Message, Progressed, Saved, storable
+from peltier_training.service.messages import (
+    ASKED,
+    Checked,
+    Evaluating,
+    Message,
+    Progressed,
+    Saved,
+    describe,
+    storable,
+)
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -292,13 +301,11 @@ class _Report:
         match message:
             case Checked(preflight):
                 self.latest["preflight"] = preflight
-                rows = preflight["rows"]
-                sentence = f"{rows['train']} rows to train on and {rows['validation']} to validate on were checked."
-                self.events.append(NewEvent("preflight", sentence, preflight))
+                self.events.append(NewEvent("preflight", describe(preflight), preflight))
             case Progressed(progress, is_validation):
                 self.latest["progress"] = progress
                 if is_validation:
-                    self.events.append(NewEvent("progress", _describe(progress), progress))
+                    self.events.append(NewEvent("progress", _describe_progress(progress), progress))
             case Evaluating():
                 self.latest["state"] = "evaluating"
 
@@ -308,7 +315,7 @@ class _Report:
         return both
 
 
-def _describe(progress: Mapping[str, Any]) -> str:
+def _describe_progress(progress: Mapping[str, Any]) -> str:
     loss = "" if progress["loss"] is None else f", loss {progress['loss']:.4g}"
     value = "" if progress["value"] is None else f", {progress['metric']} {progress['value']:.4g}"
     return f"Step {progress['step']} of at most {progress['max_steps']}{loss}{value}."

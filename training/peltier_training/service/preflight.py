@@ -1,24 +1,23 @@
 """What a training is about to do with its rows, before the first step. Imports no torch."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from peltier_adapters.spec.head import DEFAULT_TERMS
-from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES
+from peltier_adapters.spec.tasks import TOKEN_TYPES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
-from peltier_backbone.text.tokenizer import load_tokenizer
 
 from peltier_training.config.preparation import Prepared
-from peltier_training.config.task_options import find_template
 from peltier_training.data.examples import Example
 from peltier_training.data.findings import find_doubts
 from peltier_training.data.gold import Tagged
 from peltier_training.errors import TrainingError
 from peltier_training.service.messages import storable
+from peltier_training.service.tokenized import TokenizedTexts
 
 # The confusion matrix of a report has the square of it. A request names at most as many (`MAX_TRAINED_LABELS`).
 MAX_LABELS = 1_000
@@ -27,9 +26,8 @@ MAX_TARGETS = 50_000_000
 # A validation keeps the outputs of all rows, 4 bytes each, while it compares them.
 MAX_OUTPUTS = 250_000_000
 _MAX_SHOWN_LABELS, _MAX_LABEL_LEN = 100, 100
-_MAX_READ_ROWS = 20_000
 _UNKNOWN_MINUTES = "The minutes are unknown until this worker has trained the preset once with this first_block."
-_FEW_ROWS, _FEW_OF_LABEL, _ONE_SIDED, _MUCH_TRUNCATED = 50, 5, 0.9, 0.05
+_FEW_ROWS, _FEW_OF_LABEL, _ONE_SIDED = 50, 5, 0.9
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,10 @@ class Preflight:
             "conflicts": self.num_conflicts,
             "leaks": self.num_leaks,
             "max_length": self.prepared.run.hyperparameters.max_length,
-            "longest_input": max(self._lengths),
-            "truncated": round(self.share_too_long, 4),
+            "longest_input": self._texts.inputs.longest,
+            "truncated": round(self._texts.inputs.share_cut, 4),
             "truncated_inputs_are_read_in_windows": self._has_windows,
+            **self._target_report(),
             "steps_per_epoch": self.steps_per_epoch,
             "max_steps": self.max_steps,
             "may_end_earlier": self.prepared.run.hyperparameters.patience is not None,
@@ -114,21 +113,19 @@ class Preflight:
         return sum(example.input in known for example in self._validation)
 
     @cached_property
-    def _lengths(self) -> list[int]:
-        """The tokens of inputs, of at most `_MAX_READ_ROWS` evenly spaced training rows."""
-        run = self.prepared.run
-        checkpoint = find_checkpoint(run.backbone)
-        tokenizer, generates = load_tokenizer(checkpoint), load_config(checkpoint).generates
-        template = find_template(run.text.template, run.data.inputs) if generates else None
-        rows = self._train[:: len(self._train) // _MAX_READ_ROWS + 1]
-        inputs = [texts for example in rows for texts in _texts(example, run.task_type, template)]
-        return [len(tokenizer.encode(*texts)) for texts in inputs]
+    def _texts(self) -> TokenizedTexts:
+        return TokenizedTexts(self.prepared)
 
-    @property
-    def share_too_long(self) -> float:
-        """The share of inputs that have more tokens than the run reads at once."""
-        most = self.prepared.run.hyperparameters.max_length
-        return sum(length > most for length in self._lengths) / len(self._lengths)
+    def _target_report(self) -> dict[str, Any]:
+        """The findings on the targets of a text to text."""
+        if (lengths := self._texts.target_lengths) is None:
+            return {}
+        return {
+            "max_new_tokens": lengths.most,
+            "longest_target": lengths.longest,
+            "truncated_targets": lengths.num_cut,
+            "unwritable_targets": len(self._texts.unwritable),
+        }
 
     @property
     def _outputs_per_row(self) -> float:
@@ -161,8 +158,8 @@ class Preflight:
 
     @property
     def _mean_length(self) -> float:
-        most = self.prepared.run.hyperparameters.max_length
-        read = self._lengths if self._has_windows else [min(length, most) for length in self._lengths]
+        inputs = self._texts.inputs
+        read = inputs.tokens if self._has_windows else [min(length, inputs.most) for length in inputs.tokens]
         return sum(read) / len(read)
 
     @property
@@ -185,9 +182,7 @@ class Preflight:
             yield f"Inputs that have different labels in different training rows: {self.num_conflicts}."
         if self.num_leaks:
             yield f"Validation rows whose input is also in training: {self.num_leaks}. The metrics are too high."
-        if self.share_too_long > _MUCH_TRUNCATED and not self._has_windows:
-            most = self.prepared.run.hyperparameters.max_length
-            yield f"{self.share_too_long:.0%} of the inputs have more than {most} tokens; their rest is not read."
+        yield from self._texts.warnings()
 
     def _label_warnings(self) -> Iterable[str]:
         counts = self.label_counts
@@ -216,16 +211,3 @@ def _labels(example: Example, task_type: str) -> Iterable[str]:
 def _shown_label(name: str) -> str:
     """The name without what a database refuses, and no longer than a line."""
     return storable(name)[:_MAX_LABEL_LEN]
-
-
-def _texts(example: Example, task_type: str, template: str | None) -> list[tuple[str, ...]]:
-    """The texts of each input of an example, as they are tokenised."""
-    texts = (example.input,) if isinstance(example.input, str) else tuple(example.input)
-    if task_type in EMBEDDING_TYPES:
-        return [(text,) for text in texts]
-    if template is not None:
-        fields: Mapping[str, str] = dict(zip(("{text}", "{pair}", "{third}"), texts, strict=False))
-        for field, text in fields.items():
-            template = template.replace(field, text)
-        return [(template,)]
-    return [texts]

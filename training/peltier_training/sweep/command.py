@@ -87,10 +87,13 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
 
 
 def _list_trials(grid: Grid, console: Console) -> list[Trial]:
-    """All trials. Prints which combinations are none."""
+    """All trials. Prints which rows are skipped, and what the others may spoil."""
     for line in grid.skipped:
         console.print(line, soft_wrap=True)
-    return grid.trials()
+    trials = grid.trials()
+    for line in grid.warnings(trials):
+        console.print(line, soft_wrap=True)
+    return trials
 
 
 @contextmanager

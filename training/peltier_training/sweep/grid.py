@@ -15,14 +15,15 @@ from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 
-from peltier_training.config.preparation import fill_in, resolve
+from peltier_training.config.preparation import Prepared, fill_in, resolve
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.training_settings import check_settings
-from peltier_training.data.data import Data, read_labelled, skipped_lines
+from peltier_training.data.data import Data, LabelledData, read_labelled, skipped_lines
 from peltier_training.data.examples import are_scored
 from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
 from peltier_training.fit.preflight import check_baseline, check_pooler
+from peltier_training.service.preflight import Preflight
 from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
 
@@ -31,15 +32,22 @@ GridPoint = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TaskData:
-    """The files of a task with their labels, number of training rows and digests, and messages about skipped rows.
+    """The files of a task with their rows, labels and digests, and messages about skipped rows.
     `are_scored` says whether the validation rows have labels, which pairs of an embedding may lack."""
 
     data: Data
-    labels: Labels
-    num_rows: int
+    rows: LabelledData
     digests: Mapping[str, str]
     skipped: Sequence[str]
     are_scored: bool
+
+    @property
+    def labels(self) -> Labels:
+        return self.rows.labels
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows.train.examples)
 
     @classmethod
     def read(cls, task: SweepTask, root: Path) -> "TaskData":
@@ -55,14 +63,13 @@ class TaskData:
         )
         data.check(task.task_type)
         found = read_labelled(data, task.task_type)
-        labels = found.labels
         # A small draw may miss a label of the validation set.
-        named = labels.names if task.task_type in ("classification", "multilabel") else None
+        named = found.labels.names if task.task_type in ("classification", "multilabel") else None
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
         drawn = replace(data, labels=named, labels_found=data.labels is None)
         skipped = skipped_lines({data.train: found.train, data.validation: found.validation})
         scored = task.task_type not in EMBEDDING_TYPES or are_scored(found.validation.examples)
-        return cls(drawn, labels, len(found.train.examples), digests, skipped, scored)
+        return cls(drawn, found, digests, skipped, scored)
 
 
 def digest(*paths: Path) -> str:
@@ -88,6 +95,17 @@ class Grid:
     def skipped(self) -> list[str]:
         """Messages about skipped rows, once for each file."""
         return list(dict.fromkeys(line for source in self._sources.values() for line in source.skipped))
+
+    def warnings(self, trials: Sequence[Trial]) -> list[str]:
+        """What the preflight finds in all rows of each task, at each length that a trial reads of them."""
+        runs = {(trial.run.task, trial.run.hyperparameters.max_length, trial.run.text): trial.run for trial in trials}
+        return list(
+            dict.fromkeys(
+                f"{run.task}: {sentence}"
+                for run in runs.values()
+                for sentence in Preflight(Prepared(run, self._sources[run.task].rows)).warnings()
+            )
+        )
 
     def trials(self) -> list[Trial]:
         """All trials, ordered by seed. Raises a `TrainingError` or an `AdapterError` for the first invalid one."""
