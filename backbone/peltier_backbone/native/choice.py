@@ -112,8 +112,13 @@ def _require(kernels: str) -> None:
 
 @cache
 def _library(kernels: str) -> Library | None:
-    if kernels == TORCH:
-        return None
+    library = None if kernels == TORCH else _find_library(kernels)
+    if library is not None and not library.has_threads and torch.get_num_threads() > 1:
+        _log.warning("the native kernels %s run in one thread: they do not find torch's OpenMP library", library.name)
+    return library
+
+
+def _find_library(kernels: str) -> Library | None:
     if kernels != AUTO:
         return survey_library(kernels).library
     for state in survey_libraries():

@@ -118,8 +118,8 @@ NOINLINE void finish_sums(
     const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
     switch (activation) {
-        case 0: finish_with(w, y, 0, x, row, column, rows, found); return;
-        case 4: finish_with(w, y, 4, x, row, column, rows, found); return;
+        case ACTIVATION_NONE: finish_with(w, y, ACTIVATION_NONE, x, row, column, rows, found); return;
+        case ACTIVATION_GELU: finish_with(w, y, ACTIVATION_GELU, x, row, column, rows, found); return;
         default: finish_with(w, y, activation, x, row, column, rows, found);
     }
 }

@@ -13,6 +13,9 @@ const char *peltier_sources(void);
 /* Whether the system lets this process use all instructions of this level; the processor has them. */
 int peltier_runs(void);
 
+/* Whether the kernels have found torch's OpenMP library. Without it each call runs in one thread. */
+int peltier_has_threads(void);
+
 /* The columns of a panel of a packed weight, and of one in 8 bits. */
 int64_t peltier_panel(void);
 int64_t peltier_panel_int8(void);

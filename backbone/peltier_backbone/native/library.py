@@ -38,12 +38,13 @@ class Library:
     """The kernels, called with tensors on the CPU. Rows are float32 or bfloat16, and each row is contiguous; weights
     are float32; sums are in float32, and a result is rounded once. A row's result depends only on that row and on the
     weights of its group, to the last bit. The kernels record nothing for a backward pass. Call them only if this
-    processor `runs` them."""
+    processor `runs` them. Without torch's OpenMP library each call runs in one thread (`has_threads`)."""
 
     def __init__(self, path: Path) -> None:
         self.functions = open_functions(path)
         self.name = path.stem
         self.runs = bool(self.functions.peltier_runs())
+        self.has_threads = bool(self.functions.peltier_has_threads())
         self._panel: int = self.functions.peltier_panel()
         self._panel_int8: int = self.functions.peltier_panel_int8()
 

@@ -23,6 +23,10 @@ EXPORT int peltier_runs(void) {
 #endif
 }
 
+EXPORT int peltier_has_threads(void) {
+    return has_threads();
+}
+
 static int64_t num_pairs(int64_t inner) {
     return (inner + 1) / 2;
 }

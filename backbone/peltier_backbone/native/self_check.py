@@ -67,25 +67,32 @@ def _table(program: NativeProgram) -> Table:
 
 
 def _check_product(library: Library, dtype: torch.dtype) -> None:
-    for rows, width in ((13, _WIDTH), (13, _WIDTH - 1), (40, _WIDTH)):
-        x, weight, bias = _draw(rows, width).to(dtype), (_draw(50, width) / 6).to(dtype), _draw(50)
+    """The last one is divided among all threads, each of which must be able to use the registers of the level."""
+    for rows, width in ((13, _WIDTH), (13, _WIDTH - 1), (40, _WIDTH), (110, 800)):
+        x, weight, bias = _draw(rows, width).to(dtype), (_draw(50, width) / width**0.5).to(dtype), _draw(50)
         expected = F.gelu(F.linear(x.float(), weight.float(), bias).to(dtype))
         found = library.multiply(x, library.pack(weight), bias, "gelu")
         _compare(library, f"products in {dtype}", found, expected)
 
 
 def _check_int8(library: Library) -> None:
-    """All products are of integers, so each row's values are exact if its range is 0 to 255."""
+    """All products are of integers, so each row's values are exact if its range is 0 to 255. Those of the larger size
+    are divided among all threads."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randint(0, 256, (13, _WIDTH), generator=generator).float()
-    x[:, 0], x[:, 1] = 0, 255
-    values = torch.randint(-64, 65, (70, _WIDTH), dtype=torch.int8, generator=generator)
-    found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)))
-    if not torch.equal(found, x @ values.float().t()):
-        raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
+    for rows, width in ((110, 800), (13, _WIDTH)):
+        x = torch.randint(0, 256, (rows, width), generator=generator).float()
+        x[:, 0], x[:, 1] = 0, 255
+        values = torch.randint(-64, 65, (70, width), dtype=torch.int8, generator=generator)
+        _check_sums(library, x, values)
     shifted, scales, bias = x - 40, _draw(70).abs() / 1000, _draw(70)
     found = library.multiply_int8(shifted, library.pack_int8(values, scales, bias), "relu")
     _compare(library, "products of 8 bits", found, F.relu(F.linear(shifted, values.float()) * scales + bias))
+
+
+def _check_sums(library: Library, x: Tensor, values: Tensor) -> None:
+    found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)))
+    if not torch.equal(found, x @ values.float().t()):
+        raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
 
 
 def _check_feed_forward(library: Library) -> None:

@@ -27,10 +27,18 @@ typedef struct {
 /* Computes the items `own` of a call. Returns 0, or 1 without memory. */
 typedef int work(const void *call, share own);
 
+static inline int has_threads(void) {
+#ifdef __linux__
+    return GOMP_parallel && omp_get_max_threads && omp_get_num_threads && omp_get_thread_num;
+#else
+    return 0;
+#endif
+}
+
 /* The largest number of threads of a parallel call. */
 static inline int64_t most_threads(void) {
 #ifdef __linux__
-    if (GOMP_parallel && omp_get_max_threads) return omp_get_max_threads();
+    if (has_threads()) return omp_get_max_threads();
 #endif
     return 1;
 }

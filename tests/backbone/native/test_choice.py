@@ -1,6 +1,8 @@
 """The choice between the levels of the native kernels and torch."""
 
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -137,6 +139,30 @@ def test_a_machine_without_libraries_is_told(monkeypatch: pytest.MonkeyPatch, ca
     assert load_library() is None
     assert choose_kernels(torch.float32) == (None, "no native kernels can be used here")
     assert caplog.messages == ["there are no native kernels, so torch computes, which is slower on a CPU"]
+
+
+# Loads torch's libraries so that none of their functions is visible to other libraries.
+_WITHOUT_OPENMP = """
+import ctypes, logging
+ctypes.RTLD_GLOBAL = ctypes.RTLD_LOCAL
+logging.basicConfig(format="%(message)s")
+import torch
+torch.set_num_threads(2)
+from peltier_backbone.native.choice import choose_kernels, load_library
+print(load_library().name, choose_kernels(torch.float32).library is not None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernels never have threads")
+def test_kernels_without_threads_are_told_once() -> None:
+    """They compute the same, several times as slowly."""
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_OPENMP], capture_output=True, text=True, check=True)
+    level = done.stdout.split()[0]
+    told = f"the native kernels {level} run in one thread: they do not find torch's OpenMP library"
+    assert done.stderr.splitlines().count(told) == 1
+    library = load_library()
+    assert library is not None
+    assert library.has_threads
 
 
 def test_two_threads_have_one_library(monkeypatch: pytest.MonkeyPatch) -> None:

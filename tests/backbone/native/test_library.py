@@ -32,7 +32,7 @@ from peltier_backbone.native.survey import _survey
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.support.levels import fastest_level
+from tests.support.levels import LEVELS, fastest_level, skip_unless_permitted
 
 FOLDER = Path(library.__file__).parent
 DTYPES = (torch.float32, torch.bfloat16)
@@ -369,6 +369,18 @@ def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
     """Leaves y as it is."""
 
 
+def _wrong_in_threads(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The product, with a wrong last row where the call is large enough for several threads."""
+
+    def wrong(self: Library, x: Tensor, weight: Any, *rest: Any) -> Tensor:
+        y = multiply(self, x, weight, *rest)
+        if len(x) * weight.inner * weight.outer >= 2**22:
+            y[-1] = 0
+        return y
+
+    return wrong
+
+
 @pytest.mark.parametrize(
     ("kernel", "broken"),
     [
@@ -381,6 +393,8 @@ def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
         ("keep_keys", lambda *rest: None),
         ("likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
         ("feed_forward_int8", lambda library, x, *rest, **options: x),
+        ("multiply", _wrong_in_threads(Library.multiply)),
+        ("multiply_int8", _wrong_in_threads(Library.multiply_int8)),
     ],
 )
 def test_a_library_that_computes_wrongly_is_refused(
@@ -392,3 +406,12 @@ def test_a_library_that_computes_wrongly_is_refused(
     state = _survey.__wrapped__(path)
     assert state.library is None
     assert " on this machine" in state.reason
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_is_checked_before_it_serves(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong result of one level refuses that level, whichever others have passed."""
+    skip_unless_permitted(level)
+    monkeypatch.setattr(Library, "norm", lambda self, x, *rest: x)
+    state = _survey.__wrapped__(FOLDER / f"{level}.so")
+    assert (state.library, state.reason) == (None, f"{level} gives wrong norms on this machine")

@@ -10,6 +10,9 @@ from peltier_adapters.ops.kernels.rows import strides
 from peltier_adapters.ops.kernels.tile import read
 
 _BLOCK, _TILE = 16, 128
+_RELU, _SWISH = tl.constexpr(ACTIVATIONS["relu"]), tl.constexpr(ACTIVATIONS["swish"])
+_GELU_NEW, _GELU = tl.constexpr(ACTIVATIONS["gelu_new"]), tl.constexpr(ACTIVATIONS["gelu"])
+_TANH = tl.constexpr(ACTIVATIONS["tanh"])
 
 
 def gate(x: Tensor, activation: Activation) -> Tensor:
@@ -43,17 +46,16 @@ def sigmoid(x):
 
 @triton.jit
 def activate(x, number):
-    """Activation `number` (`enum activation` in types.h) of x in float32: 0 none, 1 relu, 2 swish, 3
-    gelu_new (tanh), 4 gelu (erf), 5 tanh."""
-    if number == 1:
+    """Activation `number` (`enum activation` in types.h) of x in float32."""
+    if number == _RELU:
         x = tl.maximum(x, 0.0)
-    elif number == 2:
+    elif number == _SWISH:
         x = x * sigmoid(x)
-    elif number == 3:
+    elif number == _GELU_NEW:
         # (1 + tanh(z)) / 2 is the sigmoid of 2 z; Triton's own language has no tanh.
         x = x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
-    elif number == 4:
+    elif number == _GELU:
         x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    elif number == 5:
+    elif number == _TANH:
         x = 2.0 * sigmoid(2.0 * x) - 1.0
     return x

@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from peltier_backbone.native import program as layout
 
 from peltier_adapters.ops.kernels.activation import sigmoid
 from peltier_adapters.ops.kernels.rows import (
@@ -20,12 +21,14 @@ from peltier_adapters.ops.kernels.rows import (
 )
 from peltier_adapters.ops.kernels.tile import read, read_line
 
+_READS_X, _READS_NORM = tl.constexpr(layout.READS["x"]), tl.constexpr(layout.READS["norm"])
+
 
 @triton.jit
 def read_sum(x, residual, rows, columns, x_stride, residual_stride, last, width, reads, dtype: tl.constexpr):
     """x, or x + residual, rounded to `dtype`; zeros at or beyond the ends."""
     value = read(x, rows, columns, x_stride, last, width, dtype)
-    more = read(residual, rows, columns, residual_stride, tl.where(reads > 0, last, 0), width, dtype)
+    more = read(residual, rows, columns, residual_stride, tl.where(reads != _READS_X, last, 0), width, dtype)
     return (value.to(tl.float32) + more.to(tl.float32)).to(dtype)
 
 
@@ -36,7 +39,7 @@ def find_moments(
 ):  # fmt: skip
     """The mean and the reciprocal deviation of each token's sum, as columns, if the op reads a norm of it."""
     width = tl.multiple_of(tl.load(op + BEFORE), unit)
-    live, count = tl.where(reads == 2, width, 0), tl.maximum(width, 1).to(tl.float32)
+    live, count = tl.where(reads == _READS_NORM, width, 0), tl.maximum(width, 1).to(tl.float32)
     total = tl.full((block,), 0.0, tl.float32)
     for start in range(0, tl.where(tl.load(op + CENTERED) != 0, live, 0), tile):
         columns = start + tl.arange(0, tile)
@@ -49,7 +52,7 @@ def find_moments(
         value = read_sum(x, residual, rows, columns, x_stride, residual_stride, last, width, reads, dtype)
         away = tl.where(columns[None, :] < width, value.to(tl.float32) - mean, 0.0)
         squares += tl.sum(away * away, 1)
-    variance = tl.where(reads == 2, squares / count + read_float(op + EPS), 1.0)
+    variance = tl.where(reads == _READS_NORM, squares / count + read_float(op + EPS), 1.0)
     return mean, tl.rsqrt(variance)[:, None]
 
 
@@ -66,7 +69,7 @@ def read_input(
     normed = (value.to(tl.float32) - mean) * scale * own
     normed += read_line(bias + first, columns, tl.where(biased, width, 0), dtype)
     inside = (rows[:, None] < last) & (columns[None, :] < width)
-    return tl.where(reads == 2, tl.where(inside, normed, 0.0).to(dtype), value)
+    return tl.where(reads == _READS_NORM, tl.where(inside, normed, 0.0).to(dtype), value)
 
 
 @triton.jit
