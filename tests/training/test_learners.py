@@ -118,6 +118,22 @@ def test_a_baseline_leaves_its_report(trained: Train, family: str):
     assert "There is no artifact, because it changes every weight" in as_html.read_text()
 
 
+def test_the_loss_decides_among_equal_epochs_of_a_baseline(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """Its metric never changes: the epoch with the lowest loss is kept."""
+    values = iter([3.0, 1.0, 2.0])
+    judged = BaselineTrainer.evaluation_loop
+
+    def evaluation_loop(self: BaselineTrainer, *given: Any, **options: Any) -> Any:
+        found = judged(self, *given, **options)
+        return found._replace(metrics={**found.metrics, "eval_loss": next(values)})
+
+    monkeypatch.setattr(BaselineTrainer, "evaluation_loop", evaluation_loop)
+    monkeypatch.setattr(HeadTuning, "examine", lambda *_: Evaluation({"accuracy": 0.5}, ["a"], [0], [1]))
+    result = train(make_run(preset="full", epochs=3))
+    assert result.report.curves.best_step == 6
+    assert [point.value for point in result.report.curves.validation["loss"]] == [3.0, 1.0, 2.0]
+
+
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_the_frozen_weights_are_gone_while_a_baseline_trains(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, family: str

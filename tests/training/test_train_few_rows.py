@@ -75,7 +75,8 @@ def make_few(make_run: MakeRun, tmp_path: Path) -> MakeRun:
 def test_one_step_ends_in_an_adapter_with_an_effect(
     make_few: MakeRun, request: pytest.FixtureRequest, family: str, kind: str, preset: str
 ):
-    """One epoch on four rows is one step, with every preset and every type of task."""
+    """One epoch on four rows is one step, with every preset and every type of task. Its validation has a loss, which
+    decides among equal epochs."""
     backbone: Backbone = request.getfixturevalue(family)
     run = make_few(kind, preset, backbone=backbone.name, overrides=small(family, preset), merge_report=None)
     if preset == "vera" and family == "t5":
@@ -86,6 +87,7 @@ def test_one_step_ends_in_an_adapter_with_an_effect(
     report = train(run).report
     assert report.resolved is not None
     assert (report.resolved.steps, report.resolved.best_step) == (1, 1)
+    assert len(report.curves.validation["loss"]) == 1
     proved(run, backbone)
 
 

@@ -138,6 +138,33 @@ def test_the_loss_may_choose_the_epoch(make_t5_run: MakeRun):
     assert train(run).manifest.training.metrics["loss"] == pytest.approx(min(scores(run, "loss")), rel=1e-4)
 
 
+def test_the_loss_decides_where_a_metric_never_rises(make_t5_run: MakeRun, tmp_path: Path):
+    """BLEU is 0 for targets of one word. The epoch with the lowest loss is kept, and a warning says so."""
+    rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
+    path = tmp_path / "words.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = make_t5_run("text2text", learning_rate=1e-2, epochs=3, metric="bleu", data=Data(path, path))
+    report = train(run).report
+    losses = scores(run, "loss")
+    assert scores(run, "bleu") == [0.0] * 3
+    assert report.metrics["loss"] == pytest.approx(min(losses), rel=1e-4)
+    assert report.curves.best_step == 2 * (1 + losses.index(min(losses)))
+    assert losses.index(min(losses)) > 0
+    assert any(
+        "the bleu, which chooses the epoch, was never above 0 in 3 validations" in one for one in report.warnings
+    )
+
+
+@pytest.mark.parametrize("metric", ["chrf", "bleu"])
+def test_texts_of_one_word_are_learnt(make_t5_run: MakeRun, tmp_path: Path, metric: str):
+    """With the default metric, and with one that is 0 throughout."""
+    rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
+    path = tmp_path / "words.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = make_t5_run("text2text", learning_rate=1e-2, epochs=12, batch_size=8, metric=metric, data=Data(path, path))
+    assert train(run).metrics["exact_match"] == 1.0
+
+
 def test_pairs_fill_a_template(make_t5_run: MakeRun, t5: Backbone, tmp_path: Path):
     """Two text columns, one text for the backbone."""
     rows = [{"one": one, "two": two, "same": str(one == two)} for one in ("good", "bad") for two in ("good", "bad")]

@@ -135,7 +135,8 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
     make_run: MakeRun, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     family: str, task_type: str, preset: str, overrides: dict[str, str],
 ):  # fmt: skip
-    """Each row alone, without dropout: the loss of all rows, and its gradients but for the order of sums in float32."""
+    """Each row alone, without dropout: the loss of all rows, and its gradients but for the order of sums in float32. An
+    evaluation has the loss of all rows too."""
     changes: dict[str, Any] = {"data": _pairs(tmp_path)} if task_type.endswith("embedding") else {}
     if task_type == "sparse-embedding":
         changes["embedding"] = EmbeddingOptions(terms=32)
@@ -144,6 +145,7 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
         backbone_dropout=0.0, **changes,
     )  # fmt: skip
     found: list[tuple[torch.Tensor, torch.Tensor]] = []
+    evaluated: list[torch.Tensor] = []
 
     def compare(self: AdapterTrainer, model: Any, inputs: dict[str, Any], _: Any = None) -> None:
         model.train()
@@ -154,6 +156,9 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
             loss = self._step_alone(model, inputs)
             gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
             found.append((loss, torch.cat(gradients)))
+            with torch.no_grad():
+                evaluated.append(self.compute_loss(model.eval(), inputs, return_outputs=True)[0])
+            model.train()
         raise Compared
 
     monkeypatch.setattr(AdapterTrainer, "training_step", compare)
@@ -161,6 +166,7 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
         learn(prepare(run))
     (loss, whole), (sum_of_losses, divided) = found
     torch.testing.assert_close(sum_of_losses, loss, rtol=1e-5, atol=0)
+    torch.testing.assert_close(evaluated[1], evaluated[0], rtol=1e-5, atol=0)
     # Each gradient is a sum over at most 2^9 tokens, whose terms have errors of 2^-24.
     assert (divided - whole).norm() <= 2**9 * 2**-24 * whole.norm()
     assert whole.norm() > 0
