@@ -309,7 +309,7 @@ T5_ERRORS = {
     "few targets": (["--targets=a,b,c"], "there are 3 targets for 2 labels"),
     "equal targets": (["--targets=a,a"], "two targets are the same text"),
     "equal tokens": (["--targets=é,è"], "task targets 'é' and 'è' have the same tokens"),
-    "empty target": (["--targets=a,"], "task targets: String should have at least 1 character"),
+    "empty target": (["--targets=a,"], "task targets is '': string should have at least 1 character"),
     "unwritable target": (
         ["--targets={a},{b}", "--answer=generate"],
         "task target '{a}' is generated as 'a', because the tokenizer cannot write it; choose other targets, or",

@@ -15,6 +15,7 @@ from peltier_adapters.spec.label import Label
 from peltier_adapters.spec.maps import Spec
 
 MAX_NEW_TOKENS = 4096
+MAX_LABELS = 4096
 # A batch has a logit for each tag, or the values of a vector, for each of its tokens: 16 MiB for 4,096 tokens.
 MAX_TAGS = 1024
 MAX_VECTOR_SIZE = 1024
@@ -94,11 +95,11 @@ class TaskSpec(Spec):
     """
 
     type: TaskType
-    labels: tuple[Label, ...] = Field(max_length=4096)
+    labels: tuple[Label, ...] = Field(max_length=MAX_LABELS)
     inputs: InputForm
     max_length: Annotated[int, Field(ge=3)]
     template: Annotated[str, Field(max_length=4096)] | None = None
-    targets: tuple[Label, ...] = Field(default=(), max_length=4096)
+    targets: tuple[Label, ...] = Field(default=(), max_length=MAX_LABELS)
     decoding: DecodingSpec | None = None
     padded: bool = False
     # The files of other tasks do not mention these, so older releases read them too.

@@ -13,7 +13,7 @@ from peltier_training.config.task_options import find_template
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.data.targets import DEFAULT_STEP, class_targets, number_targets
-from peltier_training.errors import TrainingError
+from peltier_training.errors import TrainingError, shown
 
 # As in transformers' question answering: windows of 384 tokens share 128.
 _STRIDES_IN_A_CONTEXT = 3
@@ -72,10 +72,11 @@ def _stride(run: Run, strides_in_a_window: int) -> int:
 def _explain(error: ValidationError, run: Run) -> str:
     first = error.errors()[0]
     rule = first["msg"].removeprefix("Value error, ")
+    rule = rule[:1].lower() + rule[1:]
     field = first["loc"][0] if first["loc"] else None
     if field == "labels":  # these come from the data
         return f"{run.data.train}: task labels: {rule}"
-    return rule if field is None else f"task {field}: {rule}"
+    return rule if field is None else f"task {field} is {shown(first['input'])}: {rule}"
 
 
 def _span_fields(run: Run, examples: Sequence[Example]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from peltier_adapters.spec.label import label_problem
-from peltier_adapters.spec.tasks import EMBEDDING_TYPES, SPAN_LABELS, TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_LABELS, SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores
 from peltier_training.data.gold import tag_names
@@ -140,6 +140,8 @@ def find_labels(
     least = 2 if kind == "classification" else 1
     if len(names) < least:
         raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
+    if len(names) > MAX_LABELS:
+        raise TrainingError(f"there are {len(names):,} labels; a task has at most {MAX_LABELS:,}")
     for name in names:
         if (problem := label_problem(name)) is not None:
             raise TrainingError(f"the label name {shown(name)} {problem}")
