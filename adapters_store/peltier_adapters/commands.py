@@ -15,7 +15,7 @@ from rich.text import Text
 from peltier_adapters.artifact.manifest import Manifest, read_file_header
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.baselines import BASELINES, Baseline, find_method
-from peltier_adapters.presets.composition import PresetSettings, parse_overrides
+from peltier_adapters.presets.composition import PresetSettings, override, parse_overrides
 from peltier_adapters.presets.presets import PRESETS, Preset, presets_for
 from peltier_adapters.spec.parts import count_parameters
 
@@ -70,7 +70,7 @@ def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: Backbo
         known = method.settings({}, config)
     except AdapterError as error:
         return row | _unavailable(error)
-    settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
+    settings = override(method.name, known, {name: text for name, text in overrides.items() if name in known})
     try:
         count = _count(method, settings, config)
     except AdapterError as error:

@@ -9,7 +9,15 @@ from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
-from peltier_adapters.presets.presets import HEAD, PRESETS, Preset, Variant, find_preset, own_pooling
+from peltier_adapters.presets.presets import (
+    HEAD,
+    PRESETS,
+    Preset,
+    Variant,
+    find_preset,
+    own_pooling,
+    with_given_head,
+)
 from peltier_adapters.spec.parts import HeadSpec
 
 _BYTES = 4  # of a float32
@@ -31,7 +39,8 @@ class Baseline:
 
     def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
         head = {} if config.generates else HEAD
-        return override(self.name, {**self.variant(config).defaults, **head}, overrides)
+        found = override(self.name, {**self.variant(config).defaults, **head}, overrides)
+        return with_given_head(found, overrides, config)
 
     def head(self, settings: PresetSettings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
         """The head of an encoder; raises `AdapterError` for invalid settings."""

@@ -39,12 +39,17 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
+# The settings of each kind of map.
+MAP_SETTINGS: Mapping[Setting, tuple[str, ...]] = {
+    "dense": (), "lowrank": ("rank",), "phm": ("n",), "lphm": ("n", "rank")
+}  # fmt: skip
+
+
 def _map(settings: PresetSettings) -> dict[str, Any]:
     kind = settings["map"]
-    keys = {"dense": (), "lowrank": ("rank",), "phm": ("n",), "lphm": ("n", "rank")}
-    if kind not in keys:
-        raise AdapterError(f"setting 'map' is {kind!r}; it must be one of {', '.join(keys)}")
-    return {"kind": kind, **{key: settings[key] for key in keys[str(kind)]}}
+    if kind not in MAP_SETTINGS:
+        raise AdapterError(f"setting 'map' is {kind!r}; it must be one of {', '.join(map(str, MAP_SETTINGS))}")
+    return {"kind": kind, **{key: settings[key] for key in MAP_SETTINGS[kind]}}
 
 
 def _names(text: Setting) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig, ModernBertConfig
 from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError, nearest, sentences
-from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
+from peltier_adapters.presets.composition import BUILDERS, MAP_SETTINGS, PresetSettings, Setting, override
 from peltier_adapters.spec.parts import Parts, part_problems
 
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere a dense layer on the first token, as in
@@ -79,7 +79,16 @@ class Preset:
             known["bottleneck"] = max(config.hidden_size // _T5_REDUCTION, 1)
         known.update(FIRST_BLOCK if any(part != "prompt" for part in self.parts) else {})
         known.update({} if config.generates else HEAD)
-        return override(self.name, known, overrides)
+        found = override(self.name, known, overrides)
+        self._check_map(found, overrides)
+        return with_given_head(found, overrides, config)
+
+    def _check_map(self, settings: PresetSettings, overrides: Mapping[str, str]) -> None:
+        """Refuse a setting of another kind of map."""
+        used = {*MAP_SETTINGS.get(settings.get("map", ""), ()), *(["rank"] if {"lora", "vera"} & {*self.parts} else [])}
+        for name in ("n", "rank"):
+            if name in overrides and name not in used:
+                raise AdapterError(f"setting {name!r} is {overrides[name]}; a map of kind {settings['map']!r} has none")
 
     def compose(self, settings: PresetSettings, config: BackboneConfig, *, outputs: int) -> Parts:
         """The parts of an adapter, on an encoder with a head of `outputs` values."""
@@ -106,6 +115,15 @@ def _check_first_block(name: str, settings: PresetSettings, config: BackboneConf
             f"preset {name!r} cannot begin at first_block = {first}; blocks are numbered from 0 to "
             f"{config.num_layers - 1}"
         )
+
+
+def with_given_head(
+    settings: dict[str, Setting], overrides: Mapping[str, str], config: BackboneConfig
+) -> dict[str, Setting]:
+    """`settings` in which a given `head_hidden` holds, also where the pooling is "auto"."""
+    if "head_hidden" not in overrides:
+        return settings
+    return {**own_pooling(settings, config), "head_hidden": settings["head_hidden"]}
 
 
 def own_pooling(settings: PresetSettings, config: BackboneConfig) -> PresetSettings:

@@ -6,8 +6,9 @@ from itertools import combinations, pairwise
 
 import pytest
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.presets import find_preset, presets_for
-from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
+from peltier_adapters.spec.parts import BottleneckSpec, HeadSpec, Parts, count_parameters, tensor_shapes
 from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
 from tests.support.published_counts import CONFIGS, PUBLISHED, Published
@@ -222,6 +223,8 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("compacter", {"n": "7"}, "n = 7 must divide the hidden size 768"),
         ("compacter", {"n": "16"}, "n = 16 must divide the bottleneck size 24"),
         ("compacter", {"n": "0"}, "n is 0: "),
+        ("pfeiffer", {"n": "8"}, "setting 'n' is 8; a map of kind 'dense' has none"),
+        ("phm", {"rank": "2"}, "setting 'rank' is 2; a map of kind 'phm' has none"),
         ("unipelt-apl", {"central": "both"}, "setting 'central' is 'both'; it must be true or false"),
         ("compacter", {"n": "24", "rank": "2"}, "n * n * rank = 1152 must not exceed the hidden size 768"),
     ],
@@ -239,6 +242,54 @@ def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
     """RoBERTa's head does not read the pooler, so a bias of the pooler would have no effect."""
     assert not any("pooler" in name for name in tensor_shapes(_parts("bitfit", LARGE), LARGE))
     assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
+
+
+@pytest.mark.parametrize(("config", "hidden"), [(BASE, False), (LARGE, True)])
+def test_a_given_head_holds_with_any_pooling(config: BackboneConfig, hidden: bool):
+    """ "auto" chooses a dense layer only where nothing was said about it."""
+    assert _head("lora", config).hidden == hidden
+    for given in ("false", "true"):
+        assert _head("lora", config, head_hidden=given).hidden == (given == "true")
+        settings = BASELINES["full"].settings({"head_hidden": given}, config)
+        assert BASELINES["full"].head(settings, config, outputs=2).hidden == (given == "true")
+
+
+# Read by trainings alone.
+TRAINED = {"experts", "share", "routing", "consistency", "mlp", "start"}
+# Other values than the defaults, of settings that are texts.
+TEXTS = {
+    "pooling": ("first", "mean", "max"), "map": ("dense", "lowrank", "phm", "lphm"), "activation": ("relu", "swish"),
+    "input": ("sum", "normed", "output"), "sites": ("attention", "ffn", "query", "key"),
+    "targets": ("query", "all-linear"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [BASE, LARGE, FLAN_SMALL], ids=["base", "large", "t5"])
+def test_every_setting_is_used_or_refused(config: BackboneConfig):
+    """None changes nothing: it would be told as a property of the adapter. A later block may begin at a later one."""
+    idle = []
+    for preset in presets_for(config):
+        known = preset.settings({}, config)
+        parts = preset.compose(known, config, outputs=2)
+        for name in known.keys() - TRAINED - ({"first_block"} if known.get("skip") else set()):
+            own = known[name]
+            others = (
+                (str(not own),) if isinstance(own, bool) else TEXTS.get(name) or (f"{type(own)(int(own) * 2 + 2)}",)
+            )
+            for other in others:
+                try:
+                    found = preset.compose(preset.settings({name: other}, config), config, outputs=2)
+                except AdapterError:
+                    continue
+                if other != own and found == parts and (name, other) != ("head_hidden", "True"):
+                    idle.append((preset.name, name, other))
+    assert idle == []
+
+
+def _head(preset: str, config: BackboneConfig, **overrides: str) -> HeadSpec:
+    head = _parts(preset, config, **overrides)[-1]
+    assert isinstance(head, HeadSpec)
+    return head
 
 
 def _parts(preset: str, config: BackboneConfig, **overrides: str) -> Parts:
