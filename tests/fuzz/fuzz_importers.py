@@ -57,9 +57,11 @@ _LAYER = "encoder.layer.0."
 _QUERY, _OUTPUT = f"{_LAYER}attention.self.query", f"{_LAYER}output.dense"
 _PEFT = {"task_type": "SEQ_CLS", "r": 2, "target_modules": ["query"]}
 _LORA = {**_PEFT, "peft_type": "LORA", "lora_alpha": 4}
-_IA3 = {"task_type": "SEQ_CLS", "peft_type": "IA3", "target_modules": ["query"], "feedforward_modules": []}
+_INNER = ["0.output.dense"]
+_IA3 = {"task_type": "SEQ_CLS", "peft_type": "IA3", "feedforward_modules": _INNER}
+_IA3["target_modules"] = ["query", *_INNER]
 HUB = {"name": "intents", "model_type": "bert", "hidden_size": HIDDEN, "version": "adapters.1.3.0"}
-HUB_LORA = {"architecture": "lora", "r": 2, "alpha": 8, "composition_mode": "add"}
+HUB_LORA = {"architecture": "lora", "r": 2, "alpha": 8, "composition_mode": "add", "attn_matrices": ["q"]}
 HUB_HEAD = {"config": {"head_type": "classification", "num_labels": 2, "layers": 1}, "name": "intents"}
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.sparse_encoder.models.MLMTransformer"},

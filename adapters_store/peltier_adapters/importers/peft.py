@@ -42,7 +42,7 @@ from peltier_adapters.importers.shared.parts import (
     unfold_prefix,
 )
 from peltier_adapters.importers.shared.peft_modules import find_kind, model_modules
-from peltier_adapters.importers.shared.peft_targets import Targets
+from peltier_adapters.importers.shared.peft_targets import INVALID_PATTERN, Targets
 from peltier_adapters.importers.shared.scales import Factors, create_scale
 from peltier_adapters.importers.shared.shared_heads import num_sharing, repeat_heads, repeat_shared
 from peltier_adapters.spec.tasks import TaskType
@@ -320,7 +320,7 @@ def _by_pattern(setting: str, module: str, config: ConfigFile) -> tuple[ConfigFi
         raise AdapterError(f"{config.where}: {setting} is {reprlib.repr(patterns)}; it must map names to numbers")
     try:
         key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
-    except re.error:
+    except INVALID_PATTERN:
         raise AdapterError(f"{config.where}: {setting} {patterns} has an invalid regular expression") from None
     return ConfigFile(patterns, config.where), key
 

@@ -118,6 +118,7 @@ def test_a_tensor_that_no_setting_promises_is_refused(case: str, saved: Callable
         ("bert-lora-ffn", {"layers_to_transform": None}, "has no LoRA of 'bert.encoder.layer.2.*' .*promises"),
         ("bert-lora-ffn", {"layers_to_transform": 1}, "has LoRA of 'bert.encoder.layer.0.*' .*does not promise"),
         ("bert-lora-ffn", {"layers_pattern": "block"}, "has LoRA of 'bert.encoder.layer.0.*' .*does not promise"),
+        ("bert-lora-ffn", {"layers_pattern": "a{9999999999}"}, "layers_pattern has an invalid regular expression"),
         ("bert-lora-ffn", {"layers_pattern": "("}, "layers_pattern has an invalid regular expression"),
         ("t5-lora-everywhere", {"layers_to_transform": [0]}, "has LoRA of '.*', .* does not promise"),
         ("bert-ia3", {"target_modules": ["key", "value", "dense"]}, "has no IA3 of .* promises"),

@@ -30,7 +30,7 @@ _POOLED_ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "jin
 # Of relatives whose classifier of texts is not one layer.
 _CLASSIFIERS = {
     "bert": ("classifier",), "nomic_bert": ("classifier",), "gte": ("classifier",), "deberta-v2": ("classifier",),
-    "distilbert": ("pre_classifier", "classifier"), "eurobert": ("dense", "classifier"), "modernbert": ("classifier",),
+    "distilbert": ("pre_classifier", "classifier"), "eurobert": ("dense", "classifier"),
 }  # fmt: skip
 _OTHER_CLASSIFIERS = ("classifier.dense", "classifier.out_proj")
 
@@ -150,10 +150,10 @@ def _pooler(config: BackboneConfig, kind: ModelKind) -> list[Module]:
 
 
 def _head(config: BackboneConfig, kind: ModelKind) -> Iterator[Module]:
-    if kind == "FEATURE_EXTRACTION":
-        return
     if isinstance(config, T5Config):
         yield Module("lm_head", "linear")
+        return
+    if kind in ("FEATURE_EXTRACTION", "SEQ_2_SEQ_LM"):
         return
     if isinstance(config, ModernBertConfig) and not isinstance(config, EuroBertConfig):
         yield Module("head.dense", "linear", config.classifier_biased)
@@ -162,9 +162,7 @@ def _head(config: BackboneConfig, kind: ModelKind) -> Iterator[Module]:
         return
     if kind == "SEQ_CLS" and config.family == "deberta-v2":
         yield Module("pooler.dense", "linear", biased=True)
-    names = {
-        "SEQ_CLS": _CLASSIFIERS.get(config.family, _OTHER_CLASSIFIERS),
-        "TOKEN_CLS": ("classifier",),
-        "QUESTION_ANS": ("qa_outputs",),
-    }[kind]
+    names: tuple[str, ...] = ("qa_outputs",) if kind == "QUESTION_ANS" else ("classifier",)
+    if kind == "SEQ_CLS":
+        names = _CLASSIFIERS.get(config.family, _OTHER_CLASSIFIERS)
     yield from (Module(name, "linear", biased=True, of_head=True) for name in names)

@@ -13,6 +13,8 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.importers.shared.peft_modules import ModelKind, Module
 
+# What Python raises for a regular expression that it cannot read.
+INVALID_PATTERN = (re.error, OverflowError, RecursionError)
 _ALL_LINEAR = "all-linear"
 # What PEFT adds to `modules_to_save` for each type of tasks.
 _ADDED = {
@@ -25,8 +27,8 @@ _UNSAVED = (
     'bias "all"'
 )
 # A layer's number is the first in a module's name, and for older versions of PEFT the last, below a name of its own.
-_NUMBERS = (r".*?\.[^.]*\.(\d+)\.", r".*\.[^.]*\.(\d+)\.")
-_NAMED_NUMBERS = (r"(?:^|.*?\.){}\.(\d+)\.", r".*\.{}\.(\d+)\.")
+_NUMBERS = (r".*?\.[^.]*\.(?P<idx>\d+)\.", r".*\.[^.]*\.(?P<idx>\d+)\.")
+_NAMED_NUMBERS = (r"(?:^|.*?\.){}\.(?P<idx>\d+)\.", r".*\.{}\.(?P<idx>\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Targets:
         self.config.ignore("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
         known = [module.name for module in self.modules if module.needed or module.name in found]
         named = [{name for name in known if self._is_target(name, rule)} for rule in range(len(_NUMBERS))]
+        if not found:
+            raise AdapterError(f"{checkpoint.where} has no {what} any module")
         if set(found) not in named:
             checkpoint.check_promise(what, named[0], found, f"target_modules of {self.config.where}")
 
@@ -158,12 +162,12 @@ class Targets:
         named = [patterns] if isinstance(patterns, str) else self._names("layers_pattern")
         forms = [_NAMED_NUMBERS[rule].format(one) for one in named] or [_NUMBERS[rule]]
         match = next(filter(None, (self._match(form, name, "layers_pattern") for form in forms)), None)
-        return match is not None and int(match[1]) in wanted
+        return match is not None and int(match["idx"]) in wanted
 
     def _match(self, pattern: str, name: str, setting: str) -> re.Match[str] | None:
         try:
             return re.match(pattern, name)
-        except re.error:
+        except INVALID_PATTERN:
             raise AdapterError(f"{self.config.where}: {setting} has an invalid regular expression") from None
 
     def _names(self, setting: str) -> tuple[str, ...]:
