@@ -365,3 +365,12 @@ def _topics(directory: Path, part: str, count: int) -> Path:
     path = directory / f"{part}.jsonl"
     path.write_text("".join(json.dumps(sentences[i % len(sentences)]) + "\n" for i in range(count)))
     return path
+
+
+def test_a_report_tells_of_labels_that_people_take_for_one(make_run: MakeRun, tmp_path: Path):
+    """Two spellings of each word are four classes."""
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": f"film {number}", "label": ("good", "Good ", "bad", "BAD")[number % 4]} for number in range(8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    warnings = train(make_run(data=Data(path, path), epochs=1)).report.warnings
+    assert any(line.startswith("Labels that differ only in spaces, capitals") for line in warnings)

@@ -188,12 +188,3 @@ def test_numbers_are_answered_by_their_mean():
     assert found is not None
     assert (found.answer, found.share) == ("3", None)
     assert (found.metrics["mse"], found.metrics["pearson"]) == (pytest.approx(14 / 3), 0.0)
-
-
-def test_labels_that_people_take_for_one_are_named():
-    """Spaces and capitals make two classes of one word."""
-    evaluation = Evaluation({"accuracy": 1.0}, [""] * 20, GOOD, GOOD)
-    task = TaskSpec(type="classification", labels=("good", "Good "), inputs="single", max_length=8)
-    evidence = Evidence("classification", task.labels, "accuracy", (), evaluation, Majority.create(evaluation, task))
-    (found,) = find_caveats(evidence)
-    assert found.startswith("labels that differ only in spaces, capitals or the form of characters are classes apart: ")

@@ -12,7 +12,6 @@ from peltier_client.quality.metrics import match_answers
 
 from peltier_training.config.run import LOWER_IS_BETTER
 from peltier_training.data.gold import entity_labels
-from peltier_training.data.label_names import describe_alike
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.similarity import Array
@@ -106,7 +105,6 @@ def find_caveats(evidence: Evidence) -> tuple[str, ...]:
             _constant(evidence),
             _unmoved(evidence),
             _unanswered(evidence),
-            _alike(evidence),
             _unfinished(evidence),
         )
         if caveat is not None
@@ -143,10 +141,6 @@ def _unmoved(evidence: Evidence) -> str | None:
         return None
     instead = "; the lowest loss chose among equal ones" if len(history) > 1 else ""
     return f"{found}{instead}. Train for longer (--epochs), raise --learning-rate, or choose by another --metric."
-
-
-def _alike(evidence: Evidence) -> str | None:
-    return describe_alike(_labels(evidence))
 
 
 def _unanswered(evidence: Evidence) -> str | None:
