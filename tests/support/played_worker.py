@@ -26,10 +26,11 @@ class PlayedWorker:
         return training
 
     async def report(
-        self, training: StoredTraining, message: str, step: int = 1, value: float = 0.5, best: float = 0.5
-    ) -> str | None:
+        self, training: StoredTraining, message: str, step: int = 1, value: float = 0.5, best: float = 0.5,
+        best_step: int = 1,
+    ) -> str | None:  # fmt: skip
         """Reports a validated step; returns the owner's wish."""
-        validation = {"metric": "accuracy", "value": value, "best": best}
+        validation = {"metric": "accuracy", "value": value, "best": best, "best_step": best_step}
         progress = {"step": step, "max_steps": 4, "loss": 0.5, "seconds_left": 3.0, **validation}
         event = NewEvent("progress", message, progress)
         return await self.registry.trainings.renew(

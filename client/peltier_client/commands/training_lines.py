@@ -46,7 +46,7 @@ def _progress_parts(progress: TrainingProgress) -> Iterator[str]:
         yield f"{progress.metric} {progress.value:.4f}"
     if progress.learning_rate is not None:
         yield f"rate {progress.learning_rate:.1e}"
-    if progress.value is not None and progress.value == progress.best:
+    if progress.best_step is not None and progress.best_step == progress.step:
         yield "best"
 
 

@@ -165,7 +165,8 @@ def _values(value: Any, depth: int) -> Iterator[tuple[Any, int]]:
 
 
 class TrainingProgress(ResponseModel):
-    """How far a training is. `value` is that of `metric` after the last evaluation, `best` the best so far."""
+    """How far a training is. `value` is that of `metric` after the last evaluation, `best` the best so far, and
+    `best_step` the step that is kept: among equal ones that with the lowest loss."""
 
     step: int | None = None
     max_steps: int | None = None
@@ -174,6 +175,7 @@ class TrainingProgress(ResponseModel):
     metric: str | None = None
     value: float | None = None
     best: float | None = None
+    best_step: int | None = None
     learning_rate: float | None = None
     seconds_left: float | None = None
 

@@ -5061,7 +5061,8 @@ export interface components {
         };
         /**
          * TrainingProgress
-         * @description How far a training is. `value` is that of `metric` after the last evaluation, `best` the best so far.
+         * @description How far a training is. `value` is that of `metric` after the last evaluation, `best` the best so far, and
+         *     `best_step` the step that is kept: among equal ones that with the lowest loss.
          */
         TrainingProgress: {
             /** Step */
@@ -5078,6 +5079,8 @@ export interface components {
             value?: number | null;
             /** Best */
             best?: number | null;
+            /** Best Step */
+            best_step?: number | null;
             /** Learning Rate */
             learning_rate?: number | null;
             /** Seconds Left */

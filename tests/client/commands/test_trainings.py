@@ -22,6 +22,7 @@ PROGRESS = {
     "metric": "accuracy",
     "value": 0.875,
     "best": 0.875,
+    "best_step": 40,
     "learning_rate": 0.001,
     "seconds_left": 90.0,
 }

@@ -45,6 +45,9 @@ def test_progress_is_in_numbers(desk: Desk):
     last = [message for message in desk.told(Progressed) if message.is_validation][-1].progress
     assert (last["step"], last["max_steps"], last["epoch"], last["metric"]) == (6, 6, 2.0, "accuracy")
     assert last["best"] >= last["value"] >= 0
+    validated = [message.progress for message in desk.told(Progressed) if message.is_validation]
+    kept = next(progress for progress in validated if progress["step"] == last["best_step"])
+    assert kept["value"] == last["best"]
     assert last["loss"] > 0
     assert last["seconds_left"] == 0.0
 

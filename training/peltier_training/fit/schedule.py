@@ -134,10 +134,17 @@ def num_without_improvement(run: Run, log: Log) -> int:
     return _num_since_better(run, _validations(run, log))
 
 
+def find_best(run: Run, log: Log) -> Mapping[str, float] | None:
+    """The entry of the best validation of `log`; None without any."""
+    validations = _validations(run, log)
+    if not validations:
+        return None
+    return max(enumerate(validations), key=lambda one: (one[1].score, one[1].loss, one[0]))[1].entry
+
+
 def is_best(run: Run, log: Log) -> bool:
     """Whether the last validation of `log` is the best one."""
-    *earlier, (score, loss, _) = _validations(run, log)
-    return all((score, loss) >= other[:2] for other in earlier)
+    return find_best(run, log) is _validations(run, log)[-1].entry
 
 
 class _Validation(NamedTuple):

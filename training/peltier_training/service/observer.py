@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from peltier_training.config.run import LOWER_IS_BETTER, Run
-from peltier_training.fit.schedule import find_decay
+from peltier_training.config.run import Run
+from peltier_training.fit.schedule import find_best, find_decay
 from peltier_training.service.budget import Deadline
 from peltier_training.service.checkpoints import pack
 from peltier_training.service.messages import Progressed, Saved
@@ -45,23 +45,20 @@ class Observer(TrainerCallback):
     def _report(self, state: TrainerState, *, is_validation: bool) -> None:
         self._sent = time.monotonic()
         name = f"eval_{self._run.metric}"
-        scores = [entry[name] for entry in state.log_history if name in entry]
+        best = find_best(self._run, state.log_history) or {}
         progress = {
             "step": state.global_step,
             "max_steps": self._last_step(state),
             "epoch": _finite(state.epoch, 3),
             "loss": _finite(_last(state, "loss"), 6),
             "metric": self._run.metric,
-            "value": _finite(scores[-1] if scores else None, 6),
-            "best": _finite(self._best(scores), 6),
+            "value": _finite(_last(state, name), 6),
+            "best": _finite(best.get(name), 6),
+            "best_step": best.get("step"),
             "learning_rate": _finite(_last(state, "learning_rate"), 10),
             "seconds_left": self._seconds_left(state),
         }
         self._send(Progressed(progress, is_validation))
-
-    def _best(self, scores: Sequence[float]) -> float | None:
-        best = min if self._run.metric in LOWER_IS_BETTER else max
-        return best(scores) if scores else None
 
     def _last_step(self, state: TrainerState) -> int:
         decay = find_decay(self._run, state.log_history)

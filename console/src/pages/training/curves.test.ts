@@ -25,8 +25,8 @@ test("the loss is of every step that was seen, the validation only of events", (
 });
 
 test("the best validation has its step", () => {
-  const values = [0.5, 0.8, 0.7];
-  const events = values.map((value, place) => event(at(10 * (place + 1), { value, best: Math.max(...values) })));
+  const values = [0.5, 0.8, 0.8];
+  const events = values.map((value, place) => event(at(10 * (place + 1), { value, best: 0.8, best_step: 20 })));
   expect(curvesOf(events, []).bestStep).toBe(20);
 });
 

@@ -20,13 +20,12 @@ export function curvesOf(events: readonly TrainingEvent[], seen: readonly Progre
   const validated = events.filter(({ kind }) => kind === "progress").map(({ data }) => data as Progress);
   const all = [...seen, ...validated];
   const validation = pointsOf(validated, ({ value }) => value);
-  const best = validated.at(-1)?.best;
   return {
     metric: all.findLast(({ metric }) => metric)?.metric ?? null,
     loss: pointsOf(all, ({ loss }) => loss),
     validation,
     learningRate: pointsOf(all, ({ learning_rate }) => learning_rate),
-    bestStep: best == null ? null : (validation.find(({ value }) => value === best)?.step ?? null),
+    bestStep: validated.at(-1)?.best_step ?? null,
   };
 }
 

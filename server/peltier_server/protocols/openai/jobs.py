@@ -162,9 +162,8 @@ def _checkpoint_id(training: TrainingSummary, step: int) -> str:
 
 
 def _best_step(validated: Sequence[StoredEvent]) -> int:
-    """The first of the steps with the best value of the last event; 0 without events."""
+    """The step that the last event names as the best one, or its own; 0 without events."""
     if not validated:
         return 0
-    best = validated[-1].data.get("best")
-    found = next((one for one in validated if one.data.get("value") == best), validated[-1])
-    return int(found.data["step"])
+    last = validated[-1].data
+    return int(last.get("best_step") or last["step"])

@@ -95,13 +95,16 @@ async def test_chats_become_a_model(
 async def test_checkpoints_are_the_validated_steps(
     client: openai.AsyncOpenAI, world: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
 ) -> None:
-    """Newest first, in pages. At the end the first of the best ones has the name of the published version."""
+    """Newest first, in pages. At the end that which the worker kept, of two that are as good, has the name of the
+    published version."""
     jobs = client.fine_tuning.jobs
     job = await jobs.create(model="bitfit", training_file=file_id, suffix="steps")
     assert (await jobs.checkpoints.list(job.id)).data == []
     training = await worker.begin()
-    for step, value, best in ((1, 0.5, 0.5), (2, 0.7, 0.7), (3, 0.7, 0.7), (2, 0.7, 0.7), (4, 0.6, 0.7)):
-        await worker.report(training, "A step.", step, value, best)
+    for step, value, best, kept in (
+        (1, 0.5, 0.5, 1), (2, 0.7, 0.7, 2), (3, 0.7, 0.7, 3), (2, 0.7, 0.7, 2), (3, 0.7, 0.7, 3), (4, 0.6, 0.7, 3)
+    ):  # fmt: skip
+        await worker.report(training, "A step.", step, value, best, kept)
     running = [one async for one in jobs.checkpoints.list(job.id, limit=2)]
     assert [(one.step_number, one.fine_tuned_model_checkpoint) for one in running] == [
         (4, ""),
@@ -115,8 +118,8 @@ async def test_checkpoints_are_the_validated_steps(
         assert ordinary.trainings.wait(job.id).adapter == "steps@1"
         done = [one async for one in jobs.checkpoints.list(job.id)]
         named = {one.step_number: one.fine_tuned_model_checkpoint for one in done}
-        assert named == {4: "", 3: "", 2: "steps@1", 1: ""}
-        assert ordinary.predict(named[2], "a gem")[0].label is not None
+        assert named == {4: "", 3: "steps@1", 2: "", 1: ""}
+        assert ordinary.predict(named[3], "a gem")[0].label is not None
     assert {one.fine_tuning_job_id for one in done} == {job.id}
 
 
