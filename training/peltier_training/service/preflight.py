@@ -1,4 +1,4 @@
-"""What a training is about to do with its rows, before the first step. Imports no torch."""
+"""What a training is about to do with its rows, before the first step."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

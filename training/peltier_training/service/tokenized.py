@@ -1,5 +1,4 @@
-"""What the tokenizer makes of the texts of a prepared run: how long they are, and what of them it cannot write. Imports
-no torch."""
+"""What the tokenizer makes of the texts of a prepared run: how long they are, and what of them it cannot write."""
 
 import re
 from collections import Counter
@@ -93,8 +92,9 @@ class TokenizedTexts:
         if self._run.task_type != "text2text":
             return ()
         rows = (*_spaced(self._data.train.examples), *_spaced(self._data.validation.examples))
-        known = {text: self._target(text) for text in {str(example.label) for example in rows}}
-        return [known[str(example.label)] for example in rows]
+        texts = self._data.labels.texts(rows)
+        known = {text: self._target(text) for text in set(texts)}
+        return [known[text] for text in texts]
 
     @cached_property
     def unwritable(self) -> Sequence[Target]:
