@@ -10,6 +10,7 @@ import pytest
 import torch
 from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.artifact.manifest import read_manifest
+from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
 from peltier_training.report.report import Report
 from peltier_training.service import job
@@ -70,6 +71,31 @@ def test_a_budget_of_steps_ends_the_schedule(desk: Desk):
     resolved = Report.model_validate_json((desk.folder / found.report).read_bytes()).resolved
     assert resolved is not None
     assert (resolved.steps, resolved.ended) == (4, "the budget of 4 steps is used up")
+
+
+@pytest.mark.parametrize("preset", ["lora", "compacter", "ia3", "bitfit"])
+def test_a_budget_of_one_step_ends_in_an_adapter(desk: Desk, bert: Backbone, preset: str):
+    """With presets that start without an effect, and whatever else was asked for: the step changes them."""
+    for settings in ({"epochs": 1}, {"epochs": 50}, {"epochs": None}, {"epochs": 3, "warmup": 30}):
+        asked = request(preset=preset, budget={"steps": 1}, settings=settings)
+        found = delivered(desk, jsonl(praise()), asked)
+        assert check_golden(bert, load_artifact(desk.folder / found.artifact, bert)) == []
+
+
+@pytest.mark.parametrize("epochs", [1, 3, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_ten_chats_end_in_an_adapter(desk: Desk, request: pytest.FixtureRequest, family: str, epochs: int | None):
+    """The least that clients of OpenAI send, with the settings of their jobs."""
+    backbone: Backbone = request.getfixturevalue(family)
+    rows = [(f"the film {place} is {word}", word) for place, word in enumerate(("good", "bad") * 5)]
+    chats = [{"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": b}]} for a, b in rows]
+    desk.machine = replace(desk.machine, backbone=backbone.name)
+    asked = {
+        "task": "praise", "format": "chat", "task_type": "text2text" if family == "t5" else "classification",
+        "settings": {"max_length": 32} | ({} if epochs is None else {"epochs": epochs}),
+    }  # fmt: skip
+    found = delivered(desk, jsonl(chats), asked | {"preset": "lora"})
+    assert check_golden(backbone, load_artifact(desk.folder / found.artifact, backbone)) == []
 
 
 def test_a_budget_of_minutes_includes_earlier_processes(desk: Desk):
