@@ -18,9 +18,8 @@ from peltier_client.resources.rollouts import GuardOptions
 from peltier_client.resources.trainings import TrainingOptions, succeeded
 
 from peltier_training.config.run import Hyperparameters
-from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.config.task_options import LABEL_TARGETS, EmbeddingOptions, TextOptions
 from peltier_training.errors import TrainingError
-from peltier_training.service.request import LABEL_TARGETS
 
 ServerOption = Annotated[
     str | None,

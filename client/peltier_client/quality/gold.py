@@ -7,6 +7,7 @@ from typing import Any
 
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.comparison import LARGEST_NUMBER
+from peltier_client.quality.label_names import BOOLEANS, json_name, json_spelling
 from peltier_client.quality.metrics import EntitySpan
 
 # Much more than the words of an entity.
@@ -15,13 +16,17 @@ _ENTITIES = '[{"start": 0, "end": 5, "label": "person"}]'
 
 
 def read_label(cell: Any, names: Sequence[str]) -> str:
-    """One label. An integer stands for the label at that position, unless label names are integers."""
-    if isinstance(cell, bool) or not isinstance(cell, str | int | float) or not str(cell).strip():
+    """One label, in the spelling of `names` if one of them is equal. An integer stands for the label at that position,
+    unless label names are integers."""
+    if (label := json_name(cell)) is None:
         raise InvalidInput(f"label {cell!r} is not a label; it must be a text or a number")
-    label = str(cell)
-    if label not in names and _is_integer(label) and int(label) < len(names) and not any(map(_is_integer, names)):
-        return names[int(label)]
-    return label
+    if label in names:
+        return label
+    spelling = json_spelling(label)
+    if _is_integer(spelling) and int(spelling) < len(names) and not any(map(_is_integer, map(json_spelling, names))):
+        return names[int(spelling)]
+    others = (spelling, f"{spelling}.0", *((spelling.title(), spelling.upper()) if spelling in BOOLEANS else ()))
+    return next((other for other in others if other in names), label)
 
 
 def read_labels(cell: Any, names: Sequence[str], separator: str | None) -> frozenset[str]:
@@ -82,10 +87,10 @@ def show_entities(text: str, spans: frozenset[EntitySpan]) -> list[str]:
 
 
 def _read_entity(one: Any) -> EntitySpan:
-    span = one["start"], one["end"], one["label"]
-    if not (type(span[0]) is type(span[1]) is int and isinstance(span[2], str)):
+    start, end, label = one["start"], one["end"], json_name(one["label"])
+    if not (type(start) is type(end) is int and label is not None):
         raise TypeError
-    return span
+    return start, end, label
 
 
 def _json_list(cell: str) -> list[Any]:

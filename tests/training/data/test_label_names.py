@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from peltier_training.data.label_names import describe_alike, distinct_names, json_spelling, label_name
+from peltier_client.quality.label_names import json_spelling
+from peltier_training.data.label_names import describe_alike, distinct_names, label_name
 from peltier_training.errors import TrainingError
 
 

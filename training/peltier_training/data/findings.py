@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from peltier_adapters.answers.tags import has_prefix, split_tag
+from peltier_adapters.artifact.manifest import TaskInput
 
 from peltier_training.data.data import LabelledData
 from peltier_training.data.examples import Example
@@ -37,7 +38,7 @@ def _cut_words(examples: Sequence[Example]) -> Iterator[str]:
         )
 
 
-def _cuts_word(text: str, entity: GoldEntity) -> bool:
+def _cuts_word(text: TaskInput, entity: GoldEntity) -> bool:
     return any(0 < place < len(text) and all(map(_is_letter, text[place - 1 : place + 1])) for place in entity[:2])
 
 

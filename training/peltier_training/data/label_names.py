@@ -1,42 +1,27 @@
 """The names of labels: one for equal JSON values, and groups of names that people take for one. Imports no torch."""
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 from peltier_adapters.spec.label import surrogate_problem
+from peltier_client.quality.label_names import BOOLEANS, json_name, json_spelling
 
 from peltier_training.errors import TrainingError, shown
 
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_BOOLEANS = ("true", "false")
 _MAX_ALIKE = 4
 
 
 def label_name(label: Any) -> str:
-    """The name of one label: a text as it is, a number or a boolean as JSON spells it. Equal numbers have one name, so
-    1.0 is `1`. Raises a `TrainingError` for anything else."""
-    if isinstance(label, bool):
-        return str(label).lower()
-    if isinstance(label, float) and label.is_integer():
-        return str(int(label))
-    missing = isinstance(label, float) and not math.isfinite(label)  # Python writes NaN to JSON for a missing cell
-    if missing or not isinstance(label, str | int | float) or not str(label).strip():
+    """The name of one label, by `json_name`. Raises a `TrainingError` for what is neither a text, a number nor a
+    boolean."""
+    if (name := json_name(label)) is None:
         raise TrainingError(f"label {shown(label)} is not a label; it must be a text or a number")
-    if isinstance(label, str) and not label.isascii() and (problem := surrogate_problem(label)) is not None:
+    if not name.isascii() and (problem := surrogate_problem(name)) is not None:
         raise TrainingError(f"label {shown(label)} {problem}")
-    return str(label)
-
-
-def json_spelling(name: str) -> str:
-    """JSON's spelling of a text that stands for a whole number or a boolean; every other text as it is. The cells of
-    tables are texts: pandas writes a column of integers with a missing one as `1.0`, and booleans as `True`."""
-    if (whole := _WHOLE.fullmatch(name)) is not None:
-        return "0" if whole[1] == "-0" else whole[1]
-    return name.lower() if name.lower() in _BOOLEANS else name
+    return name
 
 
 def distinct_names(names: Iterable[str], *, of_table: bool = False) -> set[str]:
@@ -45,7 +30,7 @@ def distinct_names(names: Iterable[str], *, of_table: bool = False) -> set[str]:
     groups: dict[str, set[str]] = {}
     for name in names:
         groups.setdefault(json_spelling(name), set()).add(name)
-    has_type = of_table and (all(map(_INTEGER.fullmatch, groups)) or set(groups) <= set(_BOOLEANS))
+    has_type = of_table and (all(map(_INTEGER.fullmatch, groups)) or set(groups) <= set(BOOLEANS))
     return {spelling if has_type or len(group) > 1 else min(group) for spelling, group in groups.items()}
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from peltier_adapters.spec.label import label_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_LABELS, SPAN_LABELS, TaskType
+from peltier_client.quality.label_names import json_spelling
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores
 from peltier_training.data.gold import tag_names
-from peltier_training.data.label_names import distinct_names, json_spelling, label_name
+from peltier_training.data.label_names import distinct_names, label_name
 from peltier_training.errors import TrainingError, shown
 
 if TYPE_CHECKING:

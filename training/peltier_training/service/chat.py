@@ -30,7 +30,8 @@ def write_columns(source: Path, target: Path) -> None:
 
 
 def read_chat(row: Mapping[str, Any]) -> dict[str, str]:
-    """A chat as columns, its label without the spaces and line ends around it. Raises a `TrainingError` with a clause that follows the row's place."""
+    """A chat as columns, its label without the spaces and line ends around it. Raises a `TrainingError` with a clause
+    that follows the row's place."""
     messages = row["messages"]
     if not isinstance(messages, list):
         raise TrainingError(f"has messages {shown(messages)}; they must be a list of objects with role and content")

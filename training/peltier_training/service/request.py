@@ -17,14 +17,12 @@ from pydantic import Field as Bounds
 from peltier_training.config.preparation import default_rate
 from peltier_training.config.recipe import GivenValue, ResolvedChoice
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.task_options import EmbeddingOptions, TextOptions
+from peltier_training.config.task_options import LABEL_TARGETS, EmbeddingOptions, TextOptions
 from peltier_training.data.data import LABEL_COLUMN, Data
 from peltier_training.errors import TrainingError, shown
 from peltier_training.service.pass_bytes import pass_bytes
 
 DEFAULT_SHARE = 0.2
-# The texts of labels beside a LoRA, whose maps have the name `targets` too.
-LABEL_TARGETS = "label_targets"
 CHECKPOINTS = Path("run")
 # A request names the seed beside its settings; the other two follow from the number of rows.
 _NO_SETTINGS = ("seed", "validation_interval", "open_end", "max_steps")
