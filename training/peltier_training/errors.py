@@ -9,7 +9,6 @@ from peltier_adapters.errors import and_more
 
 _MAX_SHOWN_LEN = 100
 _MAX_NAMED_ROWS = 20
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc")
 
 
 class TrainingError(Exception):
@@ -20,14 +19,6 @@ class TrainingError(Exception):
 
 class NotFiniteError(TrainingError):
     """The outputs of an adapter are not finite numbers."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed. Torch raises a plain `RuntimeError` on a CPU, and one of its own on a GPU."""
-    text = str(error)
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(sign in text for sign in _NO_MEMORY)
-    )
 
 
 def shown(value: Any) -> str:

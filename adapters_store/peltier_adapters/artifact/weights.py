@@ -48,7 +48,7 @@ class Pages:
     def take(self, num_bytes: int) -> Memory:
         """Uninitialised memory of this size, rounded up to whole pages."""
         size = num_pages_bytes(num_bytes)
-        pages = self._reuse(size) or mmap.mmap(-1, size, flags=_FLAGS)
+        pages = self._reuse(size) or _map(size)
         memory = (ctypes.c_char * size).from_buffer(pages)
         weakref.finalize(memory, self._give_back, pages).atexit = False
         return memory
@@ -81,6 +81,13 @@ class Pages:
         self.kept_bytes += len(pages)
         while self.kept_bytes > self._max_kept_bytes:
             self.kept_bytes -= len(self._kept.popleft())
+
+
+def _map(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, flags=_FLAGS)
+    except OSError as error:  # the system's word for a lack of memory
+        raise MemoryError(f"no memory for an adapter of {size} bytes") from error
 
 
 def num_pages_bytes(num_bytes: int) -> int:

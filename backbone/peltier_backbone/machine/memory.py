@@ -4,6 +4,19 @@ from pathlib import Path
 
 _INFO = Path("/proc/meminfo")
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Messages of RuntimeErrors that torch's allocators and libraries, and the containers of C++, raise without memory.
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed", "bad_alloc")
+# The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
+# unsupported size the message is longer: "could not create a primitive descriptor for …".
+_NO_MEMORY_FOR_CODE = "could not create a primitive"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, on the host or on a GPU."""
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    message = str(error).lower()
+    return message == _NO_MEMORY_FOR_CODE or any(words in message for words in _OUT_OF_MEMORY)
 
 
 def available_bytes(info: Path = _INFO, limit: Path = _LIMIT) -> int | None:

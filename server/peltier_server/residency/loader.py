@@ -1,7 +1,9 @@
 """Loads adapters from the store to the device, and proves them on a server in another precision."""
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from functools import partial
 
 from peltier_adapters.artifact.artifact import Artifact, load_stored, read_artifact
@@ -13,8 +15,11 @@ from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.cost import AdapterCost
 from peltier_adapters.spec.parts import served_parts
 from peltier_backbone.backbone import Backbone
+from peltier_backbone.machine.memory import is_out_of_memory
+from peltier_client.errors import Unavailable
 from peltier_store.blobs.blobs import Blobs
 
+from peltier_server import retry_hints
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
 from peltier_server.residency.leases import AdapterKey
@@ -36,7 +41,8 @@ class StoreLoader:
 
     async def fetch(self, key: AdapterKey) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self._blobs.load(key.digest, partial(self._load, digest=key.digest))
+        with _telling_lack_of_memory():
+            return await self._blobs.load(key.digest, partial(self._load, digest=key.digest))
 
     async def prove(self, artifact: Artifact, tenant: str) -> None:
         """Nothing: the server that published the adapter has proved it in float32."""
@@ -51,9 +57,10 @@ class StoreLoader:
 
     async def install(self, artifact: Artifact) -> Resident:
         """Copies to memory that no batch reads, so the runner may compute meanwhile."""
-        if self._is_quick(artifact):
-            return self._banks.add(artifact)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
+        with _telling_lack_of_memory():
+            if self._is_quick(artifact):
+                return self._banks.add(artifact)
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
 
     def _load(self, source: ByteSource, digest: str) -> Artifact:
         return self._accept(load_stored(source, self.backbone, digest))
@@ -74,6 +81,18 @@ class StoreLoader:
         is_here = self.backbone.device.type == "cpu" and not artifact.manifest.task.targets
         parts = artifact.manifest.parts
         return is_here and (self.device_bytes(artifact) <= _QUICK_BYTES or served_parts(parts) == parts)
+
+
+@contextmanager
+def _telling_lack_of_memory() -> Iterator[None]:
+    """Lets who waits for an adapter come back, if the block lacks memory: its size has been admitted."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        sentence = "the server has too little memory to load this adapter at the moment"
+        raise Unavailable(sentence, retry_after=retry_hints.SOON) from error
 
 
 class ProvingLoader:

@@ -12,6 +12,7 @@ from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.batch.runner import Runner
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.machine.heap import give_back_freed_memory
+from peltier_backbone.machine.memory import is_out_of_memory
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server import retry_hints
@@ -24,11 +25,6 @@ logger = logging.getLogger(__name__)
 
 NOT_FINITE = "the model's output for this input is not finite"
 _FEW_VALUES = 1024
-# Messages of RuntimeErrors that torch's allocators and libraries raise without memory.
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed", "bad_alloc")
-# The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
-# unsupported size the message is longer: "could not create a primitive descriptor for …".
-_NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class NotFinite(InferenceFailed):
@@ -95,7 +91,7 @@ def blame(failure: BaseException) -> PeltierError:
     Without enough memory it is `Unavailable`: no task allows an input that is too large for every server, so this
     server lacks memory at the moment. Any other failure is due to the input or its adapter.
     """
-    if _is_out_of_memory(failure):
+    if is_out_of_memory(failure):
         return Unavailable(
             "the server has too little memory for this input at the moment", retry_after=retry_hints.SOON
         )
@@ -109,12 +105,3 @@ def free_memory(backbone: Backbone) -> None:
         torch.cuda.empty_cache()
     else:
         give_back_freed_memory()
-
-
-def _is_out_of_memory(failure: BaseException) -> bool:
-    if isinstance(failure, torch.OutOfMemoryError | MemoryError):
-        return True
-    if not isinstance(failure, RuntimeError):
-        return False
-    message = str(failure).lower()
-    return message == _NO_MEMORY_FOR_CODE or any(words in message for words in _OUT_OF_MEMORY)

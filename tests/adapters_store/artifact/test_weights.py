@@ -1,11 +1,13 @@
 """Contiguous tensors: exact values and offsets, little overhead, and memory that is freed."""
 
 import ctypes
+import errno
 import mmap
 import threading
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
+from unittest.mock import Mock
 from weakref import WeakSet
 
 import pytest
@@ -169,6 +171,13 @@ def test_weights_may_end_while_others_look_for_memory(monkeypatch: pytest.Monkey
     ending.append(more.pop())
     del again
     assert pages.kept_bytes == layouts[0].nbytes + 2 * layouts[1].nbytes + layouts[2].nbytes
+
+
+def test_a_mapping_that_the_system_refuses_is_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch):
+    """Its own error would be that of a file."""
+    monkeypatch.setattr(mmap, "mmap", Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory")))
+    with pytest.raises(MemoryError, match="no memory for an adapter of 8192 bytes"):
+        Pages().take(5000)
 
 
 @pytest.mark.slow  # The gate counts the bytes that are mapped, in the test above.

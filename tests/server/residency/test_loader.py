@@ -20,6 +20,7 @@ from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
+from peltier_client.errors import Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
@@ -91,6 +92,19 @@ async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreL
         await loader.fetch(AdapterKey("default", f"sha256:{0:064}"))
     with pytest.raises(ArtifactError):
         await loader.parse(b"nonsense")
+
+
+async def test_an_adapter_without_memory_may_come_back(
+    loader: StoreLoader, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the adapter's fault: its size has been admitted. Any other failure is one of the server."""
+    artifact = await loader.parse(make_artifact(bert))
+    monkeypatch.setattr(Banks, "add", Mock(side_effect=MemoryError))
+    with pytest.raises(Unavailable, match="too little memory to load this adapter"):
+        await loader.install(artifact)
+    monkeypatch.setattr(Banks, "add", Mock(side_effect=KeyError("a bug")))
+    with pytest.raises(KeyError):
+        await loader.install(artifact)
 
 
 async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(

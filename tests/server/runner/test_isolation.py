@@ -116,8 +116,3 @@ def test_a_size_that_is_refused_is_no_lack_of_memory() -> None:
     words = "could not create a primitive"
     assert isinstance(blame(RuntimeError(words)), Unavailable)
     assert isinstance(blame(RuntimeError(f"{words} descriptor for the matmul primitive.")), InferenceFailed)
-
-
-def test_a_container_of_torch_without_memory_is_a_lack_of_memory() -> None:
-    """The words of a RuntimeError by which `topk`, `stack` and others tell that C++ could not allocate."""
-    assert isinstance(blame(RuntimeError("std::bad_alloc")), Unavailable)

@@ -13,10 +13,12 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from peltier_backbone.machine.memory import is_out_of_memory
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from peltier_training.config.preparation import Prepared, prepare
-from peltier_training.errors import TrainingError, is_out_of_memory
+from peltier_training.errors import TrainingError
+from peltier_training.fit.preflight import Preflight
 from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
@@ -36,7 +38,6 @@ from peltier_training.service.messages import (
     TrainingJob,
 )
 from peltier_training.service.observer import Observer
-from peltier_training.service.preflight import Preflight
 from peltier_training.service.request import CHECKPOINTS, RequestedTraining, create_run
 from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
