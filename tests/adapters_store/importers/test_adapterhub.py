@@ -148,3 +148,12 @@ def test_a_prefix_of_another_length_is_refused(length: int, save_adapterhub: Sav
     config = {"architecture": "prefix_tuning", "flat": True, "prefix_length": length}
     with pytest.raises(AdapterError, match=rf"has shape \[2880\]; .* promises \[{length * 288}\]"):
         read_adapterhub(save_adapterhub(tensors, config=config), bert)
+
+
+def test_a_backbone_that_the_library_does_not_know_is_refused(
+    save_adapterhub: SaveAdapterHub, nomic_bert: Backbone
+) -> None:
+    """Its modules have other names than the file's tensors."""
+    path = save_adapterhub(model_type="nomic_bert", settings={"output_lora": True})
+    with pytest.raises(AdapterError, match=r"has no tensor 'layers.0.mlp.down_proj.loras.intents.lora_A'"):
+        read_adapterhub(path, nomic_bert)

@@ -14,7 +14,7 @@ from peltier_adapters.importers.shared.module_sites import find_sites
 from peltier_adapters.importers.shared.parts import lora_modules, map_shape, prefix_width
 
 Shapes = dict[str, tuple[int, ...]]
-_LAYER = re.compile(r"(?:(encoder|decoder)\.block|layer)\.(\d+)\.")
+_LAYER = re.compile(r"(?:(encoder|decoder)\.block|layers?)\.(\d+)\.")
 _MATRICES = {"query": "q", "key": "k", "value": "v"}
 _SITES = {"attention": "mh_adapter", "ffn": "output_adapter"}
 
