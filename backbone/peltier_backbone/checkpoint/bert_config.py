@@ -109,6 +109,8 @@ def read_sizes(fields: Fields, family: PostNormFamily) -> dict[str, Any]:
     """The sizes that all of these families have, by their names in the configuration."""
     kind = BERT_FAMILIES[family]
     values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
+    for name, key in _SIZES.items():
+        fields.only(key, values[name])  # transformers reads it in place of the family's own key
     if values["hidden_size"] % values["num_heads"]:
         raise fields.error(
             f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
@@ -133,6 +135,11 @@ def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
         dropout=fields.rate(kind.key("hidden_dropout_prob"), 0.1),
         **values,
     )
+    for key in ("bos_token_id", "eos_token_id") if kind.after_pad else ():
+        if fields.raw.get(key) == config.pad_token_id:
+            raise fields.error(
+                f"pad_token_id is {config.pad_token_id}, as {key} is; a pad has no position, a token has"
+            )
     if config.max_tokens < 1:
         raise fields.error(f"max_position_embeddings {config.max_positions} leaves no position for a token")
     return config

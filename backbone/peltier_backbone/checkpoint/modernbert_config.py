@@ -104,6 +104,7 @@ def _window(fields: Fields) -> int:
     width = fields.size("local_attention", 128)
     if width < 2:
         raise fields.error(f"local_attention is {width}; it must be at least 2")
+    fields.only("sliding_window", width // 2)
     return width // 2
 
 

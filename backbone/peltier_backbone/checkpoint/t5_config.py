@@ -15,6 +15,8 @@ DEFAULT_POSITIONS = 1024
 # The published embeddings end in 28 rows that no token id of the published tokenizer reaches
 # (docs/methods.md#vocabulary).
 _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
+# What transformers reads in place of `d_model`, `num_layers`, `num_heads` and `d_kv`.
+_OTHER_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim")
 
 
 @dataclass(frozen=True)
@@ -186,3 +188,6 @@ def _check(config: T5Config, fields: Fields) -> None:
             f"{config.num_buckets} relative_attention_num_buckets up to relative_attention_max_distance "
             f"{config.max_distance} have no logarithmic half"
         )
+    sizes = (config.hidden_size, config.num_layers, config.num_heads, config.kv_size)
+    for key, size in zip(_OTHER_KEYS, sizes, strict=True):
+        fields.only(key, size)

@@ -116,6 +116,7 @@ def test_a_token_of_the_configuration_has_a_row():
         ({"feed_forward_proj": "gated"}, "feed_forward_proj is 'gated'"),
         ({"dense_act_fn": "silu"}, "dense_act_fn is 'silu'; only 'relu' is served"),
         ({"is_encoder_decoder": False}, "is_encoder_decoder is False"),
+        ({"num_hidden_layers": 40}, "num_hidden_layers is 40; only "),
         ({"d_kv": 0}, "d_kv is 0; it must be a positive integer"),
         ({"d_model": None}, "d_model is None"),
         ({"eos_token_id": [1, 2]}, "eos_token_id is [1, 2]; it must be a token id or null"),
