@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BertConfig
-from peltier_training.config.preparation import fill_in
+from peltier_training.config.preparation import fill_in, prepare
 from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.errors import TrainingError
 
 from tests.support.published_counts import CONFIGS
 
@@ -226,3 +227,13 @@ def test_a_sentence_encoder_is_pooled_as_it_was_trained(make_run: MakeRun):
     sentences = replace(plain, sentence_pooling="mean")
     assert [found(plain), found(sentences), found(sentences, ("a", "b"))] == [None, "mean", None]
     assert [found(sentences, pooling="auto"), found(sentences, pooling="first")] == ["mean", "first"]
+
+
+def test_outputs_without_distributions_have_no_consistency(make_run: MakeRun):
+    """A weight that would change nothing is refused; without one a regression is trained as the paper says."""
+    run = make_run("regression", preset="adamix", overrides={"consistency": "2"})
+    with pytest.raises(
+        TrainingError, match=r"^setting 'consistency' is 2; regression has no distributions to compare$"
+    ):
+        prepare(run)
+    prepare(replace(run, overrides={"consistency": "0"}))

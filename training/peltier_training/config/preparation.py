@@ -87,6 +87,8 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     _check_pooling(run, settings)
     if not isinstance(method, Baseline):
         check_settings(settings, config)
+        if not config.generates:
+            _check_consistency(run)
         method.compose(settings, config, outputs=outputs)
     elif run.task_type in ("sparse-embedding", "multi-vector-embedding"):
         raise TrainingError(f"preset {run.preset!r} has no head for it; {run.task_type} needs an adapter")
@@ -143,6 +145,13 @@ def _lacks_partners(examples: Sequence[Example]) -> str | None:
         if len({*texts}) == 1:
             return f"the same {place} text in all {len(examples)} pairs"
     return None
+
+
+def _check_consistency(run: Run) -> None:
+    """Refuse a weight of the divergence of two outputs that are no distributions (docs/methods/adamix.md)."""
+    given = run.overrides.get("consistency", "0")
+    if run.task_type in ("regression", "ranking", *EMBEDDING_TYPES) and float(given) != 0:
+        raise TrainingError(f"setting 'consistency' is {given}; {run.task_type} has no distributions to compare")
 
 
 def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> LabelledRows:
