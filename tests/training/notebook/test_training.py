@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import peltier
 import pytest
 from peltier_adapters.errors import ArtifactError
@@ -183,3 +184,12 @@ def test_a_lora_on_a_t5_answers_the_names_of_labels(rows: list[dict[str, Any]], 
     adapter = train(rows[:24], t5, settings=settings, budget={"steps": 2})
     assert adapter.manifest.task.targets == adapter.manifest.task.labels == ("negative", "positive")
     assert adapter.manifest.training.hyperparameters["settings"]["targets"] == "query,value"
+
+
+def test_labels_are_named_by_values_of_python(bert: Backbone) -> None:
+    """Such as the distinct ones of a column; rows may spell them otherwise."""
+    rows = [(f"good {number}" if number % 2 else f"bad {number}", float(number % 2)) for number in range(24)]
+    adapter = train(rows, bert, labels=np.array([1, 0]), budget={"steps": 2})
+    assert adapter.manifest.task.labels == ("1", "0")
+    with pytest.raises(TrainingError, match=r"^labels is '0,1'"):
+        train(rows, bert, labels="0,1")

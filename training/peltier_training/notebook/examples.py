@@ -53,9 +53,9 @@ def _rows(examples: Any) -> Iterable[Any]:
 
 def _values(row: Any, columns: Sequence[str], number: int) -> dict[str, Any]:
     if isinstance(row, Mapping):
-        return {str(name): _plain(value) for name, value in row.items()}
+        return {str(name): plain_value(value) for name, value in row.items()}
     if isinstance(row, tuple) and len(row) == len(columns):
-        return {name: _plain(value) for name, value in zip(columns, row, strict=True)}
+        return {name: plain_value(value) for name, value in zip(columns, row, strict=True)}
     raise TrainingError(f"example {number} is {shown(row)}; it must be a mapping, or a tuple of {', '.join(columns)}")
 
 
@@ -78,16 +78,16 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _plain(value: Any) -> Any:
-    """The value for JSON: numpy's numbers and arrays and decimal numbers as Python's, and a missing value of a DataFrame
-    as null, also within lists and mappings."""
+def plain_value(value: Any) -> Any:
+    """The value for JSON, also within lists and mappings: numpy's numbers and arrays and decimal numbers as Python's,
+    and a missing value of a DataFrame as null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Decimal):
         value = float(value)
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain_value(one) for one in value]
     is_missing = type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value))
     return None if is_missing else value

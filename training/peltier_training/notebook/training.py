@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any
 from peltier_adapters.spec.tasks import TaskType
 
 from peltier_training.config.preparation import prepare
+from peltier_training.data.label_names import label_name
+from peltier_training.fit.preflight import Preflight
 from peltier_training.notebook.adapter import Adapter
-from peltier_training.notebook.examples import Examples, write_rows
+from peltier_training.notebook.examples import Examples, plain_value, write_rows
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
-from peltier_training.service.preflight import Preflight
 from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
 from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
@@ -37,7 +38,7 @@ def train(  # noqa: PLR0913 - what a training is
     seed: int = 0,
     text_columns: Sequence[str] | None = None,
     label_column: str | None = None,
-    labels: Sequence[str] | None = None,
+    labels: Iterable[Any] | None = None,
     device: str = "auto",
 ) -> Adapter:
     """Trains an adapter on examples and returns it, proved as a server proves an upload.
@@ -63,7 +64,7 @@ def train(  # noqa: PLR0913 - what a training is
         "seed": seed,
         "text_columns": text_columns,
         "label_column": label_column,
-        "labels": labels,
+        "labels": _names(labels),
     }
     request = RequestedTraining.read(given)
     machine = Machine(str(Path(backbone).resolve()) if os.path.isdir(backbone) else backbone, device)
@@ -76,6 +77,13 @@ def train(  # noqa: PLR0913 - what a training is
         # A run's files have names in the current directory.
         with chdir(here):
             return _train(request, machine, rows, checked)
+
+
+def _names(labels: Iterable[Any] | None) -> Any:
+    """The names of labels; a text, which is no list of them, is left to the check of the request."""
+    if labels is None or isinstance(labels, str):
+        return labels
+    return [label_name(plain_value(label)) for label in labels]
 
 
 def _train(request: RequestedTraining, machine: Machine, rows: Path, validation: Path | None) -> Adapter:
