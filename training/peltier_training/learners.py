@@ -30,7 +30,7 @@ from peltier_training.delivery import export, rehearse
 from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
-from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.method_check import check_baseline
 from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning

@@ -16,6 +16,8 @@ from transformers import TrainerCallback
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
+from peltier_training.fit.log_text import describe
+from peltier_training.fit.preflight import Preflight
 from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
@@ -24,8 +26,6 @@ from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.page import write_report
 from peltier_training.report.report import Findings, Report, create_report
-from peltier_training.service.messages import describe
-from peltier_training.service.preflight import Preflight
 
 _VERSIONS = ("peltier", "torch", "transformers")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.service import preflight
+from peltier_training.fit import preflight
 from peltier_training.service.messages import Checked, Progressed, Refused
 
 from tests.training.service.conftest import Desk, jsonl, praise, request

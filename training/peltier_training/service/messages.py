@@ -87,15 +87,3 @@ class Died:
 
 
 Message = Checked | Progressed | Saved | Evaluating | Delivered | Refused | Died
-
-
-def describe(preflight: Mapping[str, Any]) -> str:
-    """What a preflight found, as sentences."""
-    rows = preflight["rows"]
-    checked = f"{rows['train']} rows to train on and {rows['validation']} to validate on were checked."
-    return " ".join((checked, *preflight["warnings"]))
-
-
-def storable(text: str) -> str:
-    """The text without the characters that a registry refuses."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

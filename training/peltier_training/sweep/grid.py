@@ -22,7 +22,7 @@ from peltier_training.data.data import Data, LabelledData, read_labelled, skippe
 from peltier_training.data.examples import are_scored
 from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
-from peltier_training.fit.preflight import check_baseline, check_pooler
+from peltier_training.fit.method_check import check_baseline, check_pooler
 from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
 
@@ -98,7 +98,7 @@ class Grid:
     def warnings(self, trials: Sequence[Trial]) -> list[str]:
         """What the preflight finds in all rows of each task, at each length that a trial reads of them. Imports
         torch."""
-        from peltier_training.service.preflight import Preflight
+        from peltier_training.fit.preflight import Preflight
 
         runs = {(trial.run.task, trial.run.hyperparameters.max_length, trial.run.text): trial.run for trial in trials}
         return list(

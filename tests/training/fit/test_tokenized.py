@@ -9,7 +9,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.preparation import prepare
 from peltier_training.config.task_options import TextOptions
-from peltier_training.service.tokenized import TokenizedTexts
+from peltier_training.fit.tokenized import TokenizedTexts
 
 from tests.training.conftest import MakeRun
 from tests.training.service.conftest import jsonl
