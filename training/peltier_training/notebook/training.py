@@ -13,7 +13,6 @@ from peltier_adapters.spec.tasks import TaskType
 from peltier_training.config.preparation import prepare
 from peltier_training.data.label_names import label_name
 from peltier_training.fit.preflight import Preflight
-from peltier_training.fit.preflight import Preflight
 from peltier_training.notebook.adapter import Adapter
 from peltier_training.notebook.examples import Examples, plain_value, write_rows
 from peltier_training.report.page import report_paths
