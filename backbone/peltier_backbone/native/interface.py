@@ -85,6 +85,8 @@ class Interface:
 
 
 def _number(enum: str, members: str) -> dict[str, int]:
+    if "=" in members:
+        raise ValueError(f"enum {enum} gives numbers; its names are counted from 0 on")
     names = [name.strip().lower().removeprefix(f"{enum}_") for name in members.split(",")]
     return {name: code for code, name in enumerate(names)}
 

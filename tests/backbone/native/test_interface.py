@@ -54,6 +54,12 @@ def test_a_field_that_cannot_be_read_is_an_error(old: str, new: str, message: st
         _edit(tmp_path, "program.h", old, new)
 
 
+def test_a_code_with_a_number_of_its_own_is_an_error(tmp_path: Path) -> None:
+    """Python would count it otherwise than C does."""
+    with pytest.raises(ValueError, match="enum activation gives numbers"):
+        _edit(tmp_path, "types.h", "ACTIVATION_RELU,", "ACTIVATION_RELU = 7,")
+
+
 def test_a_call_has_only_the_fields_of_its_struct() -> None:
     """A misspelt field is an error, and so is another struct than the function takes."""
     with pytest.raises(AttributeError, match="activations"):
