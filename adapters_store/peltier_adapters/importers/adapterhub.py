@@ -25,7 +25,7 @@ from peltier_adapters.importers.shared.bottleneck import (
     take_rule,
 )
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
-from peltier_adapters.importers.shared.head import OUTPUT_LAYERS, create_head, take_dense, take_head, type_of_class
+from peltier_adapters.importers.shared.hub_head import check_model, read_head
 from peltier_adapters.importers.shared.hub_tensors import (
     Shapes,
     bottleneck_tensors,
@@ -36,8 +36,7 @@ from peltier_adapters.importers.shared.hub_tensors import (
     shared_rule,
     shares_rule,
 )
-from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, SavedHead, take_gate
-from peltier_adapters.importers.shared.labels import label_names
+from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, take_gate
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.parts import (
     KeysValues,
@@ -50,8 +49,6 @@ from peltier_adapters.importers.shared.parts import (
     take_pair,
     unfold_prefix,
 )
-from peltier_adapters.spec.parts import HeadSpec, PoolingKind
-from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
 _NO_EFFECT_ON_BOTTLENECK = (
     "init_weights", "stochastic_depth", "adapter_residual_before_ln", "inv_adapter_reduction_factor",
@@ -66,16 +63,6 @@ _PREFIX_COPY = r".+\.prefix_tuning\.pool\.(.*)"
 _WITHOUT_EFFECT = ("architecture", "init_weights_seed", "dropout", "dtype")
 # In the order in which the parts act, as in Peltier's presets.
 _ORDER = ("prefix_tuning", "lora", "bottleneck")
-_HEAD_CONFIG = "head_config.json"
-_HEAD_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
-# Task types by AdapterHub's name of a head. Where it is None, the type follows from the outputs: one is a regression.
-_HEAD_TYPES: Mapping[str, TaskType | None] = {
-    "classification": None,
-    "multilabel_classification": "multilabel",
-    "tagging": "token-classification",
-    "question_answering": "span",
-}
-_HEAD_DESCRIPTION = ("name", "model_name", "version")
 
 
 @dataclass(frozen=True)
@@ -234,7 +221,7 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
             f"{saved.outer.where}: AdapterHub's gates average over the whole answer, but during generation a T5 knows "
             "only its beginning; on a T5 only adapters without gates are supported"
         )
-    head = _read_head(path, saved.name, backbone)
+    head = read_head(path, saved.name, backbone)
     origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
     method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
     return ImportedAdapter(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
@@ -242,7 +229,7 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 def _read_outer(path: Path, backbone: Backbone) -> Saved:
     outer = read_config(find_file(path, ("adapter_config.json",)))
-    _check_model(outer, backbone.config)
+    check_model(outer, backbone.config)
     name = outer.get("name")
     if not isinstance(name, str):
         raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
@@ -250,13 +237,6 @@ def _read_outer(path: Path, backbone: Backbone) -> Saved:
     outer.ignore("config", *_DESCRIPTION)
     outer.finish()
     return Saved(outer, name, version)
-
-
-def _check_model(outer: ConfigFile, config: BackboneConfig) -> None:
-    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
-        found = outer.get(key, own)
-        if found != own:
-            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
 
 
 def _members(saved: Saved) -> dict[str, ConfigFile]:
@@ -319,76 +299,3 @@ def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backb
     piece = _READERS[kind].read(config, checkpoint, backbone, saved)
     config.finish()
     return piece
-
-
-def _read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
-    """The head in directory `path`; raises `AdapterError` for what is not supported."""
-    if not (path / _HEAD_CONFIG).is_file():
-        if saved := [file for file in _HEAD_FILES if (path / file).is_file()]:
-            raise AdapterError(f"{path} has {saved[0]}, but no {_HEAD_CONFIG} that says what it is")
-        return SavedHead()
-    outer = read_config(path / _HEAD_CONFIG)
-    checkpoint = read_checkpoint(find_file(path, _HEAD_FILES)).renamed(base_names)
-    raw = outer.get("config")
-    config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
-    plain = type_of_class(outer.get("model_class"))
-    head = _flexible_head(config, checkpoint, name, backbone) if raw else _plain_head(checkpoint, plain, backbone)
-    named = config if raw else outer
-    if head.piece is None:
-        named.ignore("label2id", "num_labels")  # a language model's outputs are tokens
-    else:
-        assert isinstance(head.piece.spec, HeadSpec), "it is a head"
-        head = replace(head, labels=label_names(named, head.piece.spec.outputs))
-    _check_model(outer, backbone.config)
-    outer.ignore(*_HEAD_DESCRIPTION)
-    for settings in (outer, config):
-        settings.finish()
-    checkpoint.finish()
-    return head
-
-
-def _plain_head(checkpoint: Checkpoint, task_type: TaskType | None, backbone: Backbone) -> SavedHead:
-    if backbone.config.generates:
-        _check_own(checkpoint, "lm_head.weight", backbone)
-        return SavedHead()
-    head = take_head(checkpoint, backbone.config, task_type)
-    if head is None:
-        raise AdapterError(f"{checkpoint.where} has no tensor {OUTPUT_LAYERS}")
-    return SavedHead(head, task_type=task_type)
-
-
-def _flexible_head(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
-    kind = config.get("head_type")
-    config.ignore("vocab_size", "dropout_prob")
-    if backbone.config.generates and kind == "seq2seq_lm":
-        config.only("layers", 1)
-        for key in ("layer_norm", "bias"):
-            config.only(key, False)
-        config.ignore("shift_labels", "activation_function")
-        _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
-        return SavedHead()
-    if not isinstance(kind, str) or kind not in _HEAD_TYPES:
-        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {', '.join(_HEAD_TYPES)}")
-    config.only("layers", 1, 2)
-    layers, hidden = config.get("layers", 1), backbone.config.hidden_size
-    dense = None
-    if layers == 2:
-        config.only("activation_function", "tanh")
-        dense = take_dense(checkpoint, f"heads.{name}.1", hidden, hidden)
-    config.ignore("activation_function")
-    task_type = _HEAD_TYPES[kind]
-    outputs = len(SPAN_LABELS) if task_type == "span" else None
-    biased = bool(config.get("bias", True))
-    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", outputs, hidden, biased=biased)
-    pooling: PoolingKind = "pooler" if config.get("use_pooler", False) else "first"
-    return SavedHead(create_head(output, "tokens" if task_type in TOKEN_TYPES else pooling, dense), task_type=task_type)
-
-
-def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
-    """Refuses a language-model head that is not the backbone's, because all tasks share that one."""
-    saved = checkpoint.take(name, None, backbone.config.hidden_size)
-    own: Tensor = backbone.t5.lm_head.weights()[0].cpu()
-    if len(saved) < len(own) or not torch.allclose(saved[: len(own)], own, atol=1e-6):
-        raise AdapterError(
-            f"{checkpoint.where}: tensor {name!r} is not the backbone's own; a T5 answers with its frozen output layer"
-        )
