@@ -23,6 +23,8 @@ def split_file(data: Data, task_type: TaskType, share: float, seed: int, directo
 
     Labels are those of all rows. Raises a `TrainingError` that names every bad row, or if there is only one row.
     """
+    if data.labels is not None:
+        find_labels(task_type, (), data.labels)
     rows = read_file(data, data.train, task_type, data.labels)
     refuse(rows.bad, HINT)
     labels = find_labels(task_type, rows.examples, data.labels, of_table=data.is_table)
