@@ -45,11 +45,12 @@ LINE = re.compile(
     [("bert", "compacter", COMPACTER), ("bert", "full", {}), ("t5", "lora", {}), ("t5", "full", {})],
 )
 def test_an_epoch_is_a_line(trained: Train, family: str, preset: str, options: dict[str, Any]):
-    """Two lines of what is about to be done, one an epoch and the reason for the end, whatever is trained; nothing else
-    is said anywhere, and none is wider than a terminal."""
+    """The preflight, two lines of what is about to be done, one an epoch and the reason for the end, whatever is
+    trained; nothing else is said anywhere, and none but the preflight is wider than a terminal."""
     done = trained(family, "classification", preset, **options)
     assert done.out == ""
-    length, device, *epochs, end = done.err.splitlines()
+    preflight, length, device, *epochs, end = done.err.splitlines()
+    assert preflight.startswith("48 rows to train on and 20 to validate on were checked.")
     assert length.startswith("training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate ")
     assert device == "on cpu in float32, CPU threads: 1"
     assert end == "ended after epoch 2: the given epochs are done"
@@ -57,7 +58,7 @@ def test_an_epoch_is_a_line(trained: Train, family: str, preset: str, options: d
     assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", "accuracy"), ("2", "6", "accuracy")]
     assert found[0] is not None
     assert found[0].group(4) == "  best"  # the first is the best so far
-    assert max(map(len, done.err.splitlines())) <= 80
+    assert max(map(len, done.err.splitlines()[1:])) <= 80
 
 
 def test_a_run_with_an_open_end_prints_its_phases(
@@ -66,7 +67,7 @@ def test_a_run_with_an_open_end_prints_its_phases(
     """The last epoch is unknown until the learning rate falls, and the last line says why training ended."""
     monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
     learn(prepare(make_run(epochs=30, patience=1, open_end=True, learning_rate=1e-5)))
-    lines = capsys.readouterr().err.splitlines()
+    _preflight, *lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
         "training on 48 rows, batch size 16, learning rate 1e-05",
         "until accuracy has not improved in 1 validation, at most 30 epochs, 90 steps",
@@ -82,7 +83,7 @@ def test_a_run_with_an_open_end_prints_its_phases(
 
 def test_a_resumed_run_says_where_it_begins(twice: Trained):
     """Its lines are those of its own epochs."""
-    first, _, *epochs, _ = twice.err.splitlines()
+    _preflight, first, _, *epochs, _ = twice.err.splitlines()
     assert "6 steps, from step 3 on, batch" in first
     assert [line.split("  ")[:2] for line in epochs] == [["epoch 2/2", "step 6/6"]]
 
@@ -101,7 +102,7 @@ def test_a_terminal_has_a_bar_that_goes_away(make_run: MakeRun, monkeypatch: pyt
     learn(prepare(make_run()))
     assert "| step 0/6" in terminal.getvalue()
     kept = [line for line in re.split(r"[\r\n]", terminal.getvalue()) if line.strip() and "|" not in line]
-    assert [line.split("  ")[0] for line in kept] == [
+    assert [line.split("  ")[0] for line in kept[1:]] == [
         "training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate 0.003",
         "on cpu in float32, CPU threads: 1",
         "epoch 1/2",
