@@ -2,7 +2,8 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Banks
 from peltier_adapters.spec.parts import Parts
 from peltier_backbone.backbone import Backbone
+from torch.overrides import TorchFunctionMode
 
 MakeArtifact = Callable[..., bytes]
 SHAPES = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
@@ -195,3 +197,34 @@ def test_adding_while_batches_run(bert: Backbone, make_artifact: MakeArtifact):
     finally:
         stop.set()
         thread.join()
+
+
+class _Shortage(TorchFunctionMode):
+    """Call number `number` of torch has no memory."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.left = number
+
+    def __torch_function__(
+        self, func: Callable[..., object], types: object, args: Sequence[object] = (), kwargs: object = None
+    ) -> object:
+        self.left -= 1
+        if self.left == -1:
+            raise MemoryError
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_adapter_that_found_no_memory_is_added_later(bert: Backbone, make_artifact: MakeArtifact):
+    """Whichever allocation fails, the error is that of memory, and the next try answers as the first one would."""
+    artifact = read_artifact(make_artifact(bert), bert)
+    row = bert.tokenizer.encode("a good film")
+    expected = forward(bert, [Row(row, Banks(bert).add(artifact))])[0].logits
+    for number in range(0, 10**6, 5):
+        banks = Banks(bert)
+        with _Shortage(number) as shortage, suppress(MemoryError):
+            banks.add(artifact)
+        assert torch.equal(forward(bert, [Row(row, banks.add(artifact))])[0].logits, expected)
+        if shortage.left >= 0:
+            break
+    assert number > 10, "it has more allocations"
