@@ -31,7 +31,7 @@ class Saved:
     def __init__(self, case: str, folder: Path, request: pytest.FixtureRequest) -> None:
         self._folder = unpack("peft", case, folder)
         self._backbone: Backbone = backbone_of(self._folder, request)
-        self._options = TaskOptions(pooling="mean" if case in EMBEDDINGS else None)
+        self.options = TaskOptions(pooling="mean" if case in EMBEDDINGS else None)
         self._path = self._folder / "adapter_model.safetensors"
         self.tensors: Mapping[str, torch.Tensor] = load_file(self._path)
         self.settings = json.loads((self._folder / "adapter_config.json").read_text())
@@ -42,7 +42,7 @@ class Saved:
         tensors = {name: one for name, one in {**self.tensors, **changes}.items() if one is not None}
         save_file(tensors, self._path)
         (self._folder / "adapter_config.json").write_text(json.dumps(self.settings | settings))
-        import_adapter(Import("peft", self._folder, "imported", options=self._options), self._backbone)
+        import_adapter(Import("peft", self._folder, "imported", options=self.options), self._backbone)
 
     def of(self, modules: str) -> dict[str, None]:
         """The tensors of the modules that match, without their values."""
@@ -167,3 +167,13 @@ def test_ranks_and_alphas_may_all_be_those_of_patterns(saved: Callable[[str], Sa
         "alpha_pattern": {"query|value": 8},
     }
     saved("bert-lora-patterns").load({}, r=7, lora_alpha=1, **patterns)
+
+
+@pytest.mark.parametrize("mapping", [{"base_model_class": "BertModel"}, None])
+def test_an_encoder_without_a_task_type_has_no_head(
+    mapping: dict[str, str] | None, saved: Callable[[str], Saved]
+) -> None:
+    """PEFT saves the class of its model instead. Such an encoder may have been loaded without its pooler."""
+    adapter = saved("bert-lora-features")
+    adapter.options = TaskOptions(task_type="embedding", pooling="mean")
+    adapter.load(adapter.of("pooler"), task_type=None, auto_mapping=mapping)

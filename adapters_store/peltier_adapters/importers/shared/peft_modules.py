@@ -47,17 +47,18 @@ class Module:
     needed: bool = True
 
 
-def find_kind(task_type: Any, base_class: Any, heads: Iterable[str]) -> ModelKind:
-    """The kind of the model that PEFT adapted, by its task type, its class, or else the names of its head."""
+def find_kind(task_type: Any, base_class: Any, tops: Iterable[str]) -> ModelKind:
+    """The kind of the model that PEFT adapted, by its task type, its class, or else the names of the outermost
+    modules in its file."""
     if task_type in _KINDS:
         return _KINDS[_KINDS.index(task_type)]
     ending = next((ending for ending in _CLASSES if str(base_class).endswith(ending)), None)
     if ending is not None:
         return _CLASSES[ending]
-    own = set(heads)
+    own = set(tops)
     if "qa_outputs" in own:
         return "QUESTION_ANS"
-    return "SEQ_CLS" if own else "FEATURE_EXTRACTION"
+    return "SEQ_CLS" if "classifier" in own else "FEATURE_EXTRACTION"
 
 
 def model_modules(config: BackboneConfig, kind: ModelKind, tensors: Iterable[str]) -> list[Module]:
