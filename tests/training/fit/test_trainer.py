@@ -18,7 +18,7 @@ from tests.training.conftest import MakeRun, Trained
         ("bert", "classification", "adamix", 0.25, 3),
         ("bert", "multilabel", "adamix", 1.0, 3),
         ("bert", "classification", "adamix", 0.0, 0),
-        ("bert", "regression", "adamix", 1.0, 0),  # a single number is no distribution
+        ("bert", "regression", "adamix", None, 0),  # a single number is no distribution
         ("bert", "classification", "houlsby", None, 0),
         ("t5", "regression", "adamix", 1.0, 3),  # the text of a number is one
         ("t5", "text2text", "adamix", 3.0, 3),
