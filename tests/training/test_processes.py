@@ -97,7 +97,6 @@ def test_torch_computes_with_so_many():
 COMMANDS = {
     "train": ["--task=t", "--train=x.jsonl", "--validation=x.jsonl"],
     "evaluate": ["x.safetensors", "--data=x.jsonl"],
-    "pretrain": ["t5", "--text=x.txt", "--output=x", "--steps=1"],
 }
 
 
