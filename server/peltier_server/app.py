@@ -99,7 +99,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
     enforcer = QuotaEnforcer(Rates(settings.store.rate_store), keyring.quotas)
     preparation = Preparation(settings.limits, enforcer)
     upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
-    telemetry = create_telemetry(metrics)
+    telemetry = create_telemetry()
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(
         lifecycle,
@@ -165,7 +165,6 @@ async def _run(
     """The block in which the app serves."""
     state: AppState = app.state  # type: ignore[assignment]
     loading = asyncio.create_task(_load(app, settings, authenticator))
-    telemetry.start()
     if grpc is not None:
         try:
             await grpc.start()

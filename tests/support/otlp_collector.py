@@ -1,4 +1,4 @@
-"""A stand-in for an OpenTelemetry collector: it takes traces and metrics by OTLP over HTTP, and keeps them."""
+"""A stand-in for an OpenTelemetry collector: it takes traces by OTLP over HTTP, and keeps them."""
 
 import gzip
 import threading
@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -21,7 +19,6 @@ class Collector:
         self.url = ""
         self.resources: list[Resource] = []
         self.spans: list[Span] = []
-        self.metrics: dict[str, Metric] = {}
 
     def take(self, path: str, body: bytes) -> None:
         """Reads a message of one signal."""
@@ -29,10 +26,6 @@ class Collector:
             for traced in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.resources.append(traced.resource)
                 self.spans += [span for scope in traced.scope_spans for span in scope.spans]
-        elif path == "/v1/metrics":
-            for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                self.resources.append(measured.resource)
-                self.metrics |= {one.name: one for scope in measured.scope_metrics for one in scope.metrics}
 
     def named(self, name: str) -> list[Span]:
         """The spans of this name."""

@@ -345,20 +345,9 @@ class Metrics:
     def busiest(self, max_versions: int) -> BusyVersions:
         """See `VersionMetrics.busiest`. Where nothing scrapes the page, this call gives series to the versions in
         use."""
-        self._turn_over_unscraped()
-        return self.versions.busiest(max_versions)
-
-    def families(self) -> list[Metric]:
-        """All metrics with their samples now, for another format. Where nothing scrapes the page, this call gives
-        series to the versions in use."""
-        self._refresh_queue_tokens()
-        families = list(self._registry.collect())
-        self._turn_over_unscraped()
-        return families
-
-    def _turn_over_unscraped(self) -> None:
         if time.monotonic() - self._scraped_at > _UNSCRAPED_SECONDS:
             self.versions.turn_over()
+        return self.versions.busiest(max_versions)
 
     def _refresh_queue_tokens(self) -> None:
         for label, tokens in self.queued_tokens().items():

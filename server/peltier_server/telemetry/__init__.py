@@ -1,1 +1,1 @@
-"""Export of traces and metrics by OTLP, as the standard variables of OpenTelemetry say."""
+"""Export of traces by OTLP, as the standard variables of OpenTelemetry say."""

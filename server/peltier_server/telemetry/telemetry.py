@@ -1,27 +1,23 @@
-"""What a server exports, from its start to its end."""
+"""The traces that a server exports, from its start to its end."""
 
 import os
 from typing import Protocol
 
 from opentelemetry.trace import Tracer
 
-from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError
-from peltier_server.telemetry.choice import TelemetryChoice
+from peltier_server.telemetry.choice import asks_for_traces
 
 
 class Telemetry(Protocol):
-    """Exports traces and metrics, or nothing."""
+    """Exports traces, or nothing."""
 
     @property
     def tracer(self) -> Tracer | None:
         """Makes the spans of requests and batches; None if no traces are exported."""
 
-    def start(self) -> None:
-        """Begins to export metrics periodically, in the running event loop."""
-
     async def close(self) -> None:
-        """Exports what is left, and stops."""
+        """Export the remaining spans, and stop."""
 
 
 class NoTelemetry:
@@ -29,18 +25,14 @@ class NoTelemetry:
 
     tracer: Tracer | None = None
 
-    def start(self) -> None:
-        """Nothing."""
-
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-def create_telemetry(metrics: Metrics) -> Telemetry:
-    """What the environment asks for. Raises `SettingsError` if it needs the extra `otel` and it is not installed, or
-    asks for something that there is not."""
-    choice = TelemetryChoice.read(os.environ)
-    if not any(choice):
+def create_telemetry() -> Telemetry:
+    """The export that the environment asks for. Raises `SettingsError` if it needs the extra `otel` and it is not
+    installed, or for an exporter or a protocol that does not exist."""
+    if not asks_for_traces(os.environ):
         return NoTelemetry()
     try:
         # An optional dependency, which takes a while to import.
@@ -48,7 +40,7 @@ def create_telemetry(metrics: Metrics) -> Telemetry:
     except ModuleNotFoundError as error:
         raise SettingsError(f'export by OTLP needs {error.name}: pip install "peltier[otel]"') from None
     try:
-        return Otlp(choice, metrics)
+        return Otlp()
     except ValueError as error:
         # Of the SDK, for a variable that only it reads.
         raise SettingsError(f"a variable of OpenTelemetry cannot be used: {error}") from None

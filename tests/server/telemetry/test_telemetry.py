@@ -1,4 +1,4 @@
-"""Traces and metrics of a server as a collector receives them."""
+"""Traces of a server as a collector receives them."""
 
 import asyncio
 import json
@@ -9,11 +9,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from peltier_backbone.backbone import Backbone
 from peltier_server.logs.logs import JsonFormatter, Redactor
-from peltier_server.metrics.metrics import Metrics
 from peltier_server.settings import SettingsError
-from peltier_server.telemetry.choice import TelemetryChoice
+from peltier_server.telemetry.choice import asks_for_traces
 from peltier_server.telemetry.telemetry import create_telemetry
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.conftest import Running, Serve
 from tests.support.otlp_collector import Collector, collecting, values
@@ -180,57 +178,19 @@ async def test_log_records_have_the_ids_of_the_trace(
     assert (line["tenant"], line["adapter"], line["version"]) == ("default", "a", 1)
 
 
-async def test_metrics_are_those_of_the_page(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Names, labels, counts and buckets, also of the last moment."""
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    async with serve() as running:
-        await running.upload(make_artifact(bert, name="a"))
-        await running.predict("a", ["bad", "a good film"])
-        page = (await running.client.get("/metrics")).text
-    assert collector.spans == []
-    families = {family.name: family for family in text_string_to_metric_families(page) if family.samples}
-    names = {f"{name}_total" if family.type == "counter" else name for name, family in families.items()}
-    assert {name for name in names if not name.endswith("_created")} <= set(collector.metrics)
-    uploads = collector.metrics["peltier_uploads_total"].sum
-    assert uploads.is_monotonic
-    assert [(values(one.attributes), one.as_double) for one in uploads.data_points] == [({"result": "created"}, 1)]
-    (rows,) = collector.metrics["peltier_batch_rows"].histogram.data_points
-    samples = {sample.name: sample.value for sample in families["peltier_batch_rows"].samples}
-    assert (rows.count, rows.sum) == (samples["peltier_batch_rows_count"], samples["peltier_batch_rows_sum"])
-    assert sum(rows.bucket_counts) == rows.count
-    assert len(rows.bucket_counts) == len(rows.explicit_bounds) + 1
-    assert not rows.HasField("max")
-    (ready,) = collector.metrics["peltier_ready"].gauge.data_points
-    assert ready.as_double == 0  # the last values are those of a server that has stopped
-
-
-async def test_metrics_are_exported_periodically(
-    collector: Collector, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the server runs."""
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "10")
-    async with serve():
-        async with asyncio.timeout(60):
-            while "peltier_ready" not in collector.metrics:  # noqa: ASYNC110 - the collector runs in a thread
-                await asyncio.sleep(0.01)
-
-
 async def test_a_collector_that_is_down_costs_no_request(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes],
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """The log says once for each signal that it did not answer."""
+    """The log says once that it did not answer."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # once, at the end, as the metrics
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # once, at the end
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
         assert (await running.predict("a", "bad")).status_code == 200
     records = [record for record in caplog.records if record.name.startswith("opentelemetry")]
-    assert [record.levelname for record in records] == ["ERROR"] * 2
+    assert [record.levelname for record in records] == ["ERROR"]
 
 
 async def test_nothing_is_traced_without_the_variables(running: Running) -> None:
@@ -239,19 +199,20 @@ async def test_nothing_is_traced_without_the_variables(running: Running) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "traces", "metrics"),
+    ("given", "asked"),
     [
-        ({}, False, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, True, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c"}, True, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_METRICS_EXPORTER": "none"}, True, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False, False),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c"}, True),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
     ],
 )
-def test_the_standard_variables_choose(given: dict[str, str], traces: bool, metrics: bool) -> None:
-    """A signal is exported where its exporter is otlp, or where there is an endpoint and no exporter is named."""
-    assert TelemetryChoice.read(given) == (traces, metrics)
+def test_the_standard_variables_choose(given: dict[str, str], asked: bool) -> None:
+    """Traces are exported where their exporter is otlp, or where there is an endpoint and no exporter is named."""
+    assert asks_for_traces(given) == asked
 
 
 @pytest.mark.parametrize(
@@ -259,7 +220,7 @@ def test_the_standard_variables_choose(given: dict[str, str], traces: bool, metr
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER is 'zipkin': this server exports by otlp, or none"),
         (
-            {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
             "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc': this server speaks http/protobuf only",
         ),
     ],
@@ -267,7 +228,7 @@ def test_the_standard_variables_choose(given: dict[str, str], traces: bool, metr
 def test_what_there_is_not_is_refused(given: dict[str, str], sentence: str) -> None:
     """At the start, instead of an export that nobody gets."""
     with pytest.raises(SettingsError, match=sentence):
-        TelemetryChoice.read(given)
+        asks_for_traces(given)
 
 
 def test_a_variable_that_the_sdk_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,4 +236,4 @@ def test_a_variable_that_the_sdk_refuses_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "many")
     with pytest.raises(SettingsError, match="OTEL_SPAN_LINK_COUNT_LIMIT must be a non-negative integer but got many"):
-        create_telemetry(Metrics())
+        create_telemetry()
