@@ -176,7 +176,8 @@ def test_the_client_and_the_balancer_agree(pair: Pair) -> None:
 
 def requests(replica: Server) -> Counter[str]:
     """How many requests for each task the replica has answered."""
-    return Counter({one["name"]: one["requests"] for one in replica.client.get("/v1/activity").json()["versions"]})
+    versions = replica.client.get("/v1/live").json()["adapters"]
+    return Counter({one["adapter"]: sum(one["requests"].values()) for one in versions})
 
 
 def test_a_hot_task_spills_and_a_cold_one_stays(pair: Pair) -> None:

@@ -29,7 +29,6 @@ from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.routes import (
-    activity,
     adapters,
     administration,
     aliases,
@@ -73,7 +72,6 @@ _ROUTERS = (
     aliases.changes,
     placement.router,
     placement.changes,
-    activity.router,
     administration.audit,
     files.router,
     files.uploads,

@@ -3,7 +3,6 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.conftest import EXAMPLES
 from tests.console.many_adapters import name_of
 from tests.console.site import MANY, Site
 from tests.console.visitor import Open
@@ -40,13 +39,3 @@ def test_a_search_finds_one_of_ten_thousand(open_tab: Open, site: Site) -> None:
     page = open_tab(key).open("/adapters")
     page.get_by_label("Search by name").fill("07123")
     expect(page.get_by_role("table", name="Adapters").get_by_role("link")).to_have_text([name_of(7123)])
-
-
-def test_the_table_counts_what_an_adapter_answered(open_tab: Open, site: Site) -> None:
-    """Its requests, and the tier where it is."""
-    site.upload((EXAMPLES / "clinc150.safetensors").read_bytes(), "counted")
-    site.shares("counted", 3)
-    page = open_tab().open("/adapters")
-    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="counted", exact=True))
-    expect(row).to_contain_text("device")
-    expect(row.get_by_role("cell").nth(9)).to_have_text("3")

@@ -303,22 +303,6 @@ async def test_the_operators_pages_are_closed(street: Street) -> None:
         assert PRIVATE not in answer.text
 
 
-async def test_activity_is_that_of_ones_own_adapters(street: Street) -> None:
-    """Who uses another tenant's public adapter learns neither its requests nor where it is; the owner learns both."""
-    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
-    for _ in range(2):
-        answer = await street.ask("b", "POST", f"/v1/tasks/{{a}}:{PRIVATE}/predict", {"inputs": "good"})
-        assert answer.status_code == 200
-    assert (await street.ask("b", "GET", "/v1/activity")).json() == {
-        "versions": [],
-        "residents": [],
-        "num_residents": 0,
-    }
-    own = (await street.ask("a", "GET", "/v1/activity")).json()
-    assert [(one["name"], one["tier"], one["requests"]) for one in own["versions"]] == [(PRIVATE, "device", 2)]
-    assert own["num_residents"] == 1
-
-
 async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
     """Tenants share blobs, which neither the status, the version's number nor a cache reveals."""
     mine = await street.upload("b", PRIVATE)

@@ -80,8 +80,7 @@ class StoredRollout:
 class StoredAnswer:
     """What a version of the adapter `name` answered to a row of a request, in a rollout if one was in progress. The
     name is None for a rollout's answer of an earlier release. `answer` is a label, or a digest of a text, and
-    `shadow` that of a candidate which shadows. `text_hash` is a digest of the input. `was_right` is its feedback.
-    `vector` is that of the input; None for an answer of an earlier release."""
+    `shadow` that of a candidate which shadows. `text_hash` is a digest of the input. `was_right` is its feedback."""
 
     tenant: str
     request_id: str
@@ -94,7 +93,6 @@ class StoredAnswer:
     text_hash: str
     answered_at: datetime
     was_right: bool | None = None
-    vector: bytes | None = None
 
 
 @dataclass(frozen=True)

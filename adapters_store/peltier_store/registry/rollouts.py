@@ -151,11 +151,6 @@ class RolloutRegistry:
 
         return await self._transactions.read(work)
 
-    async def vectors(self, tenant: str, name: str, version: int, rows: int) -> tuple[list[bytes], list[bytes]]:
-        """The vectors of the inputs of the first and of the last `rows` answers of a version that are kept; none if
-        there are fewer than twice as many."""
-        return await self._transactions.read(lambda connection: _vectors(connection, tenant, name, version, rows))
-
     async def judge(
         self, tenant: str, request_id: str, row: int, judgement: Judgement, keep: Retention
     ) -> tuple[StoredAnswer, StoredRollout | None]:
@@ -371,18 +366,6 @@ def _forget(writing: WriteTransaction, tenants: set[str], keep: Retention) -> No
         limit = writing.connection.execute(own.offset(keep.max_answers).limit(1)).scalar_one_or_none()
         if limit is not None:
             writing.connection.execute(delete(AnswerRow).where(AnswerRow.tenant == tenant, AnswerRow.id <= limit))
-
-
-def _vectors(
-    connection: Connection, tenant: str, name: str, version: int, rows: int
-) -> tuple[list[bytes], list[bytes]]:
-    own = (AnswerRow.tenant == tenant, AnswerRow.name == name, AnswerRow.version == version)
-    kept = select(AnswerRow.id, AnswerRow.vector).where(*own, AnswerRow.vector.is_not(None)).limit(rows)
-    first = connection.execute(kept.order_by(AnswerRow.id)).all()
-    last = connection.execute(kept.order_by(AnswerRow.id.desc())).all()
-    if len(first) < rows or first[-1].id >= last[-1].id:
-        return [], []
-    return [one.vector for one in first], [one.vector for one in last]
 
 
 def _answer(connection: Connection, tenant: str, request_id: str, row: int, since: datetime) -> StoredAnswer:

@@ -12,7 +12,6 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Text,
     TypeDecorator,
@@ -401,7 +400,6 @@ class AnswerRow(Base):
     text_hash: Mapped[str] = mapped_column(Text)
     answered_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     was_right: Mapped[bool | None]
-    vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 class ReporterRow(Base):

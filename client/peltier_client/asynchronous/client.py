@@ -23,7 +23,6 @@ from peltier_client.exchange.connection import (
 from peltier_client.exchange.results import Predictions
 from peltier_client.exchange.transfer import OnProgress, write_whole
 from peltier_client.protocol import (
-    ActivityResponse,
     Adapter,
     AdapterPlacement,
     AdapterSummary,
@@ -308,10 +307,6 @@ class AsyncClient:
         """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
         Not retried."""
         return await self._sender.send(administration.live(max_versions))
-
-    async def activity(self) -> ActivityResponse:
-        """What your adapters answered on the replica that is asked, and which are in its memory."""
-        return await self._sender.send(administration.activity())
 
     async def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""

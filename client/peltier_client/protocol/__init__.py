@@ -63,7 +63,6 @@ from peltier_client.protocol.comparison import (
     UnjudgedRow,
 )
 from peltier_client.protocol.live import (
-    ActivityResponse,
     Distribution,
     LiveAdapter,
     LiveBatches,
@@ -74,8 +73,6 @@ from peltier_client.protocol.live import (
     LiveTenant,
     LiveTexts,
     LiveTier,
-    Resident,
-    VersionActivity,
 )
 from peltier_client.protocol.names import (
     BACKBONE_TASK,
@@ -89,8 +86,6 @@ from peltier_client.protocol.names import (
 )
 from peltier_client.protocol.operations import (
     BackboneInfo,
-    DriftingVersion,
-    HealthDrift,
     HealthResponse,
     InfoResponse,
     QuarantinedVersion,
@@ -208,7 +203,6 @@ __all__ = [
     "MAX_TRAINING_STEPS",
     "MAX_VERSION",
     "NAME_PATTERN",
-    "ActivityResponse",
     "Adapter",
     "AdapterChange",
     "AdapterPage",
@@ -249,7 +243,6 @@ __all__ = [
     "DifferingRow",
     "Digest",
     "Distribution",
-    "DriftingVersion",
     "EmbeddingPrediction",
     "EntitiesPrediction",
     "Entity",
@@ -265,7 +258,6 @@ __all__ = [
     "FilePurpose",
     "FinishReason",
     "Gates",
-    "HealthDrift",
     "HealthResponse",
     "InfoResponse",
     "Input",
@@ -311,7 +303,6 @@ __all__ = [
     "RerankRequest",
     "RerankResponse",
     "RerankUsage",
-    "Resident",
     "ResponseModel",
     "Rollout",
     "RolloutGuard",
@@ -357,7 +348,6 @@ __all__ = [
     "UploadedVersion",
     "Usage",
     "VectorsPrediction",
-    "VersionActivity",
     "VersionList",
     "VersionManifest",
     "VersionPlacement",

@@ -2,60 +2,10 @@
 what it holds now."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from peltier_client.protocol.adapters import Digest
 from peltier_client.protocol.operations import QuarantinedVersion
-from peltier_client.protocol.predict import Tier, is_none
 from peltier_client.protocol.wire import ResponseModel
-
-
-class VersionActivity(ResponseModel):
-    """What one version answered on this replica: its `requests`, with `errors` those with a status from 400 on, and
-    the seconds from a request to the end of its answer.
-
-    `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
-    `answer_drift` and `input_drift` compare recent answers and inputs with the first ones of this replica, as
-    population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-    thousand rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all
-    replicas; the larger index counts. `judged` answers got feedback on this replica, and `judged_right` of them were
-    right.
-    """
-
-    name: str
-    version: int
-    tier: Tier
-    requests: int
-    errors: int
-    p50_seconds: float
-    p99_seconds: float
-    answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
-    input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
-    judged: int = 0
-    judged_right: int = 0
-
-
-class Resident(ResponseModel):
-    """An artifact in the memory of this replica: on the device, or parsed on the host."""
-
-    digest: Digest
-    tier: Literal["device", "host"]
-
-
-class ActivityResponse(ResponseModel):
-    """The caller's adapters on this replica.
-
-    `versions` are those with requests since the server started, the most asked first. As many versions are counted as
-    have metrics of their own (`max_metric_versions`); a version that loses them begins again at 0. A request for
-    several versions counts for none. `residents` are the artifacts in memory, those on the device first; all others
-    are in the store. `num_residents` counts those that `limit` leaves out too.
-    """
-
-    versions: list[VersionActivity] = Field(default_factory=list)
-    residents: list[Resident] = Field(default_factory=list)
-    num_residents: int = 0
 
 
 class Distribution(ResponseModel):

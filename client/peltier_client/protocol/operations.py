@@ -8,30 +8,10 @@ from peltier_client.protocol.predict import AdapterRef, is_none
 from peltier_client.protocol.wire import ResponseModel
 
 
-class DriftingVersion(ResponseModel):
-    """A version whose recent answers or inputs on this replica clearly differ from its first ones: population stability
-    indices, absent where there are too few rows."""
-
-    tenant: str
-    name: str
-    version: int
-    answer_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
-    input_drift: Annotated[float | None, Field(exclude_if=is_none)] = None
-
-
-class HealthDrift(ResponseModel):
-    """How many versions drift, and those that drift most."""
-
-    num_versions: int
-    versions: list[DriftingVersion]
-
-
 class HealthResponse(ResponseModel):
-    """The process is alive. `drift` is for callers with a key: a key with the scope `predict` sees the adapters of its
-    tenant, one with the scope `metrics` or `admin` those of all tenants."""
+    """The process is alive."""
 
     status: Literal["ok"] = "ok"
-    drift: Annotated[HealthDrift | None, Field(exclude_if=is_none)] = None
 
 
 class ReadyResponse(ResponseModel):

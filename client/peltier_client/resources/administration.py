@@ -10,7 +10,6 @@ import httpx2
 from peltier_client.errors import InvalidInput, Unavailable
 from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (
-    ActivityResponse,
     AuditPage,
     HealthResponse,
     InfoResponse,
@@ -127,10 +126,6 @@ def live(max_versions: int) -> Request[LiveSnapshot]:
     own = {SESSION_HEADER: "peltier/live"}
     query = {"adapters": max_versions}
     return Request("GET", "/v1/live", reader(LiveSnapshot), query=query, headers=own, retried=False)
-
-
-def activity() -> Request[ActivityResponse]:
-    return Request("GET", "/v1/activity", reader(ActivityResponse))
 
 
 def health() -> Request[HealthResponse]:

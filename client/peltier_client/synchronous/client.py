@@ -20,7 +20,6 @@ from peltier_client.exchange.connection import (
 from peltier_client.exchange.results import Predictions
 from peltier_client.exchange.transfer import OnProgress, write_whole
 from peltier_client.protocol import (
-    ActivityResponse,
     Adapter,
     AdapterPlacement,
     AdapterSummary,
@@ -303,10 +302,6 @@ class Client:
         """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
         Not retried."""
         return self._sender.send(administration.live(max_versions))
-
-    def activity(self) -> ActivityResponse:
-        """What your adapters answered on the replica that is asked, and which are in its memory."""
-        return self._sender.send(administration.activity())
 
     def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""

@@ -1174,27 +1174,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/activity": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read Activity
-         * @description Requests, errors, latency, drift and tier of the caller's adapters on this replica since it started. They are
-         *     of the requests of all callers, also of other tenants where an adapter is public.
-         */
-        get: operations["read_activity"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/audit": {
         parameters: {
             query?: never;
@@ -1618,8 +1597,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Alive, also while loading and draining. With a key the answer names the drifting adapters that the key may
-         *     see.
+         * @description Alive, also while loading and draining.
          */
         get: operations["health"];
         put?: never;
@@ -1654,26 +1632,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /**
-         * ActivityResponse
-         * @description The caller's adapters on this replica.
-         *
-         *     `versions` are those with requests since the server started, the most asked first. As many versions are counted as
-         *     have metrics of their own (`max_metric_versions`); a version that loses them begins again at 0. A request for
-         *     several versions counts for none. `residents` are the artifacts in memory, those on the device first; all others
-         *     are in the store. `num_residents` counts those that `limit` leaves out too.
-         */
-        ActivityResponse: {
-            /** Versions */
-            versions?: components["schemas"]["VersionActivity"][];
-            /** Residents */
-            residents?: components["schemas"]["Resident"][];
-            /**
-             * Num Residents
-             * @default 0
-             */
-            num_residents: number;
-        };
         /**
          * Adapter
          * @description An adapter with its newest version and its aliases.
@@ -2470,23 +2428,6 @@ export interface components {
             total: number;
         };
         /**
-         * DriftingVersion
-         * @description A version whose recent answers or inputs on this replica clearly differ from its first ones: population stability
-         *     indices, absent where there are too few rows.
-         */
-        DriftingVersion: {
-            /** Tenant */
-            tenant: string;
-            /** Name */
-            name: string;
-            /** Version */
-            version: number;
-            /** Answer Drift */
-            answer_drift?: number | null;
-            /** Input Drift */
-            input_drift?: number | null;
-        };
-        /**
          * Embedding
          * @description The vector of the text at `index`: numbers, integers of 8 bits, or in base64 float32, little-endian. That of a
          *     sparse-embedding task is a `SparseVector`, that of a multi-vector-embedding task a vector for each token.
@@ -3011,19 +2952,8 @@ export interface components {
             label_column?: string | null;
         };
         /**
-         * HealthDrift
-         * @description How many versions drift, and those that drift most.
-         */
-        HealthDrift: {
-            /** Num Versions */
-            num_versions: number;
-            /** Versions */
-            versions: components["schemas"]["DriftingVersion"][];
-        };
-        /**
          * HealthResponse
-         * @description The process is alive. `drift` is for callers with a key: a key with the scope `predict` sees the adapters of its
-         *     tenant, one with the scope `metrics` or `admin` those of all tenants.
+         * @description The process is alive.
          */
         HealthResponse: {
             /**
@@ -3032,7 +2962,6 @@ export interface components {
              * @constant
              */
             status: "ok";
-            drift?: components["schemas"]["HealthDrift"] | null;
         };
         /**
          * IndexedModel
@@ -4335,19 +4264,6 @@ export interface components {
             truncated_inputs: number;
         };
         /**
-         * Resident
-         * @description An artifact in the memory of this replica: on the device, or parsed on the host.
-         */
-        Resident: {
-            /** Digest */
-            digest: string;
-            /**
-             * Tier
-             * @enum {string}
-             */
-            tier: "device" | "host";
-        };
-        /**
          * Rollout
          * @description A guarded change of an alias. `evidence` grows with the data; a decision is made when one value reaches the one
          *     of the same name in `needed`. `reason` says why it ended. `counts` has what all replicas have counted.
@@ -5388,51 +5304,6 @@ export interface components {
             gates?: {
                 [key: string]: (number | null)[];
             } | null;
-        };
-        /**
-         * VersionActivity
-         * @description What one version answered on this replica: its `requests`, with `errors` those with a status from 400 on, and
-         *     the seconds from a request to the end of its answer.
-         *
-         *     `p50_seconds` and `p99_seconds` are interpolated between bounds of which each is at most 1.28 times the one before.
-         *     `answer_drift` and `input_drift` compare recent answers and inputs with the first ones of this replica, as
-         *     population stability indices: below 0.1 there is hardly a change, above 0.25 a clear one. They are absent before a
-         *     thousand rows. Inputs are compared by their lengths, and recorded ones by their vectors too, those of all
-         *     replicas; the larger index counts. `judged` answers got feedback on this replica, and `judged_right` of them were
-         *     right.
-         */
-        VersionActivity: {
-            /** Name */
-            name: string;
-            /** Version */
-            version: number;
-            /**
-             * Tier
-             * @enum {string}
-             */
-            tier: "device" | "host" | "store";
-            /** Requests */
-            requests: number;
-            /** Errors */
-            errors: number;
-            /** P50 Seconds */
-            p50_seconds: number;
-            /** P99 Seconds */
-            p99_seconds: number;
-            /** Answer Drift */
-            answer_drift?: number | null;
-            /** Input Drift */
-            input_drift?: number | null;
-            /**
-             * Judged
-             * @default 0
-             */
-            judged: number;
-            /**
-             * Judged Right
-             * @default 0
-             */
-            judged_right: number;
         };
         /**
          * VersionList
@@ -12573,101 +12444,6 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    read_activity: {
-        parameters: {
-            query?: {
-                /** @description How many entries at most. */
-                limit?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ActivityResponse"];
-                };
-            };
-            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_slow`: The request body stalled or came too slowly. */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_large`: The body is larger than the server accepts. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `quota_exceeded`: The tenant has used up a quota. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -68,21 +68,6 @@ class Authenticator:
                 "first, bind to 127.0.0.1, or let anyone in with --insecure"
             )
 
-    def known_caller(self, headers: Mapping[str, str]) -> Caller | None:
-        """The caller, as far as the keys in memory tell; None for anybody else, and for the bearer of a token. Waits
-        for nothing, so that a probe may call it."""
-        _, text = _read_authorization(headers)
-        try:
-            if (fixed := self._fixed_caller(text)) is not None:
-                return fixed
-            if not self.keyring.is_known:
-                return None
-            if self._may_be_open and self.keyring.is_empty:
-                return self._local(headers)
-            return None if prefix_of(text) is None else self.keyring.caller(text)
-        except (Forbidden, Unauthorized):
-            return None
-
     async def caller(self, headers: Mapping[str, str]) -> Caller:
         """The caller. Raises `Unauthorized` for an unknown one, and `NotReady` if the registry has not been read
         yet.

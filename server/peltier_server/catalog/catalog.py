@@ -90,11 +90,6 @@ class Catalog:
         """Every live version."""
         return chain.from_iterable(published.entries.values() for published in self._adapters.values())
 
-    def entries_of(self, tenant: str) -> Iterator[Entry]:
-        """Every live version of a tenant. Any thread may ask; a version that comes or goes then may be missing."""
-        adapters = (self.find(tenant, name) for name in list(self._names.get(tenant, ())))
-        return chain.from_iterable(published.entries.values() for published in adapters if published is not None)
-
     def pinned(self) -> dict[AdapterKey, ResidentTier]:
         """The tier of each version that answers the bare name of a pinned adapter, in the order of their pins."""
         found: dict[AdapterKey, ResidentTier] = {}

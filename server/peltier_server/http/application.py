@@ -10,7 +10,7 @@ from peltier_client.errors import InvalidInput
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.authenticator import Authenticator
-from peltier_server.auth.keyring import Caller, Keyring
+from peltier_server.auth.keyring import Keyring
 from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ErrorShape
 from peltier_server.fairness.preparation import Preparation
@@ -150,18 +150,6 @@ def get_keyring(request: Request) -> Keyring:
     return keyring
 
 
-def find_caller(request: Request) -> Caller | None:
-    """The caller of a route that needs no key, if the request has a key all the same."""
-    authenticator: Authenticator = request.app.state.authenticator
-    return authenticator.known_caller(get_context(request).headers)
-
-
-def get_metrics(request: Request) -> Metrics:
-    """The metrics of the app that serves the request."""
-    metrics: Metrics = request.app.state.metrics
-    return metrics
-
-
 def at_once(get: Callable[[Request], T]) -> Any:
     """`get` as a dependency that runs on the event loop. The framework would call a plain function in a thread,
     which takes several times as long as everything else in a request except the model.
@@ -179,8 +167,6 @@ Changing = Annotated[Service, Depends(accept_change)]
 Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Threads = Annotated[Preparation, at_once(get_preparation)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
-KnownCaller = Annotated[Caller | None, at_once(find_caller)]
-Measured = Annotated[Metrics, at_once(get_metrics)]
 Context = Annotated[RequestContext, at_once(get_context)]
 
 # The query parameters of lists that are read page by page.

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import Response
-from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import ErrorBody, InvalidInput
 from peltier_client.protocol import AdapterRef, TextPrediction, Tier
 from pydantic import BaseModel
@@ -58,7 +57,7 @@ class PhaseTimes(NamedTuple):
 
 class Prediction(NamedTuple):
     """The answer to a request, and the maximum of bytes of its body. `num_new_tokens` is None unless texts were
-    generated. `encoded` has the windows of each input."""
+    generated."""
 
     opening: StreamStart
     predictions: Sequence[OnePrediction]
@@ -67,7 +66,6 @@ class Prediction(NamedTuple):
     batch_rows: int
     batch_adapters: int
     max_bytes: int
-    encoded: Sequence[Sequence[Encoded]] = ()
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -358,11 +358,9 @@ class Predictor:
             _trace_work(context.trace, leased_at, lease, outcome)
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
         predictions, num_bytes = await self._reader.read(outputs, form, request, size)
-        if artifact is None and not request.is_shadow:
-            self._limits.metrics.windows.observe(entry.labels, num_tokens, predictions, task.type)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
         batch = outcome.batch_rows, outcome.batch_adapters
-        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes, encoded)
+        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)
 
     def _check(self, entry: Entry, request: PredictionRequest) -> tuple[Decoding | None, AnswerForm, AnswerSize]:
         """How the answer is decoded, its form and its size. Raises `InvalidInput` if the parameters do not fit."""

@@ -21,7 +21,6 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from peltier_server.metrics.drift import DriftMetrics
 from peltier_server.metrics.series import (
     FINE_SECONDS,
     BusyVersions,
@@ -30,7 +29,6 @@ from peltier_server.metrics.series import (
     Series,
     TenantLabels,
     VersionMetrics,
-    VersionWindows,
 )
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.ticket import Ticket
@@ -131,8 +129,6 @@ class Metrics:
         self._add_texts()
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
-        self.windows = VersionWindows(max_versions)
-        self.drift = DriftMetrics(self._registry, self.windows)
         self._add_tenants()
         self._add_trainings()
         self._add_stored_batches()

@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import accumulate
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from peltier_adapters.spec.tasks import TaskType
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -16,7 +15,6 @@ from prometheus_client.utils import floatToGoString
 from starlette.types import Scope
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.answer_values import Deciles, Value, number_of, values_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -47,10 +45,6 @@ VERSION_SECONDS = tuple(bound for bound in FINE_SECONDS if 0.001 <= bound <= 10)
 # Few buckets, because every version has a series for each.
 _SHOWN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
-# Rows of the first window of a version, and of each half of the recent one.
-WINDOW_ROWS = 500
-# A version that was not asked for so long has no need of windows; looked for once a turn.
-_IDLE_SECONDS = 600.0
 _HALF_LIFE_SECONDS = 600.0
 
 # Never the labels of a version, because its number is no integer.
@@ -71,16 +65,6 @@ class Series:
         """Counts a value, once or several times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += times * value
-
-    def quantile(self, share: float) -> float:
-        """The value below which this share of the observations is, interpolated in its bucket as Prometheus does: at
-        most the last bound. 0 without observations."""
-        rank, below, lower = share * sum(self.counts), 0, 0.0
-        for upper, count in zip(self.bounds, self.counts, strict=False):
-            if count and below + count >= rank:
-                return lower + (upper - lower) * (rank - below) / count
-            below, lower = below + count, upper
-        return lower if below < rank else 0.0
 
 
 class Histogram(Collector):
@@ -261,6 +245,12 @@ class VersionMetrics:
             registry,
             shown=_SHOWN_SECONDS,
         )
+        self._feedback = Counter(
+            "peltier_adapter_feedback_total",
+            "Feedback that this replica took to answers of a version: right or wrong",
+            (*names, "result"),
+            registry=registry,
+        )
         self._slots = LabelSlots[VersionLabels](max_versions)
         self._series: dict[VersionLabels, _VersionSeries] = {}
         self._clock = clock
@@ -273,6 +263,11 @@ class VersionMetrics:
         if series is None:
             series = self._series[own] = _VersionSeries(self._requests, self._seconds, own)
         series.observe(code, seconds)
+
+    def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
+        """An answer of this version, of any replica, got feedback."""
+        own = labels if self._slots.use(labels) else OTHER
+        self._feedback.labels(*own, "right" if is_right else "wrong").inc()
 
     def busiest(self, max_versions: int) -> BusyVersions:
         """The versions whose series have most requests, the first one most: their requests by status, and the latency
@@ -291,6 +286,7 @@ class VersionMetrics:
         for labels in self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)):
             if labels in self._series:
                 self._series.pop(labels).end()
+            self._feedback.remove_by_labels(labels._asdict())
 
 
 class _VersionSeries:
@@ -325,131 +321,3 @@ class _VersionSeries:
         for code in self._of_code:
             self._requests.remove(*self._labels, code)
         self._seconds.remove(*self._labels)
-
-
-class Window:
-    """Counts of values: of the first `WINDOW_ROWS` rows, and of the last ones, up to twice as many."""
-
-    __slots__ = ("_before", "_num_rows", "_recent", "first")
-
-    def __init__(self) -> None:
-        self.first: dict[Value, float] = {}
-        self._before: dict[Value, float] | None = None
-        self._recent: dict[Value, float] = {}
-        self._num_rows = 0
-
-    def add(self, value: Value, rows: int = 1) -> None:
-        """Counts a value of so many rows."""
-        counts = self._recent
-        counts[value] = counts.get(value, 0) + rows
-        self._num_rows += rows
-        if self._num_rows >= WINDOW_ROWS:
-            self._turn()
-
-    def add_shares(self, values: Sequence[Value]) -> None:
-        """Counts a row of several values, each with an equal share of the row: so the counts of values that depend on
-        each other vary no more than those of as many rows of one value each."""
-        counts, share = self._recent, 1 / len(values)
-        for value in values:
-            counts[value] = counts.get(value, 0) + share
-        self._num_rows += 1
-        if self._num_rows >= WINDOW_ROWS:
-            self._turn()
-
-    def _turn(self) -> None:
-        """Ends a window, or a half of the recent one."""
-        if self.first:
-            self._before = self._recent
-        else:
-            self.first = self._recent
-        self._recent, self._num_rows = {}, 0
-
-    @property
-    def recent(self) -> dict[Value, float] | None:
-        """The counts of the last rows; None before they are as many as the first ones."""
-        before, last = self._before, self._recent
-        return None if before is None else {key: before.get(key, 0) + last.get(key, 0) for key in {*before, *last}}
-
-
-class FollowedVersion:
-    """The windows of a version, of its answers and of lengths of inputs; the distance between the vectors of
-    inputs that all replicas have recorded; and the feedback to its answers: how many were judged right, and wrong."""
-
-    __slots__ = ("answers", "deciles", "distance", "inputs", "right", "used_at", "wrong")
-
-    def __init__(self) -> None:
-        self.answers, self.inputs, self.used_at = Window(), Window(), 0.0
-        self.deciles: Deciles | None = None
-        self.distance: float | None = None
-        self.right = self.wrong = 0
-
-    def count(self, task_type: TaskType, prediction: Any) -> None:
-        """Counts an answer of a task of this type, which is no classification. Lengths of texts count by powers of
-        two."""
-        if task_type == "text2text":
-            text = prediction["text"] if isinstance(prediction, dict) else prediction.text
-            self.answers.add(len(text).bit_length())
-        elif task_type == "regression":
-            self.deciles = self.deciles or Deciles(WINDOW_ROWS)
-            number = number_of(prediction)
-            for place in (None,) if number is None else self.deciles.places(number):
-                self.answers.add(place)
-        elif len(values := values_of(task_type, prediction)) == 1:
-            self.answers.add(values[0])
-        elif values:
-            self.answers.add_shares(values)
-
-
-class VersionWindows:
-    """The answers, the lengths of inputs and the feedback of at most `max_versions` versions since the start of
-    this replica. A version that was not asked for ten minutes gives its place to another. Belongs to the event loop;
-    any thread may read."""
-
-    def __init__(self, max_versions: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_versions = max_versions
-        self._clock = clock
-        self._swept_at = 0.0
-        self.followed: dict[VersionLabels, FollowedVersion] = {}
-
-    def observe(self, labels: VersionLabels, num_tokens: int, predictions: Sequence[Any], task_type: TaskType) -> None:
-        """Counts the answers to a request, whose inputs have so many tokens together. Called for every request."""
-        followed, rows = self.followed.get(labels) or self._follow(labels), len(predictions)
-        if followed is None or not rows:
-            return
-        followed.used_at = self._clock()
-        # Lengths by powers of two.
-        followed.inputs.add((num_tokens // rows).bit_length(), rows)
-        if task_type == "classification":
-            # Without a call for each row of the most frequent type.
-            add = followed.answers.add
-            for one in predictions:
-                add(one["label"] if type(one) is dict else one.label)
-            return
-        for one in predictions:
-            followed.count(task_type, one)
-
-    def compare(self, labels: VersionLabels, distance: float | None) -> None:
-        """Takes the distance between the first and the last vectors of a version, `WINDOW_ROWS` each; None if there
-        are fewer."""
-        if (followed := self.followed.get(labels)) is not None:
-            followed.distance = distance
-
-    def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
-        """Counts feedback to an answer of a version, of any replica."""
-        followed = self.followed.get(labels) or self._follow(labels)
-        if followed is not None:
-            followed.used_at = self._clock()
-            followed.right += is_right
-            followed.wrong += not is_right
-
-    def _follow(self, labels: VersionLabels) -> FollowedVersion | None:
-        """A place for a version. If all are taken, unused ones are looked for, once a minute."""
-        if len(self.followed) >= self._max_versions:
-            now = self._clock()
-            if now - self._swept_at < _TURN_SECONDS:
-                return None
-            self._swept_at = now
-            self.followed = {key: own for key, own in self.followed.items() if now - own.used_at <= _IDLE_SECONDS}
-            if len(self.followed) >= self._max_versions:
-                return None
-        return self.followed.setdefault(labels, FollowedVersion())

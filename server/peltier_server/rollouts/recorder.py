@@ -22,7 +22,7 @@ from peltier_server.inference.predictor import Predictor
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.rollouts.answers import answer_of
-from peltier_server.rollouts.inputs import hash_input, vectors_of
+from peltier_server.rollouts.inputs import hash_input
 
 logger = logging.getLogger(__name__)
 
@@ -271,12 +271,11 @@ def _answers(  # noqa: PLR0913 - what an answer is
     max_rows: int | None = None,
 ) -> list[StoredAnswer]:  # fmt: skip
     request_id = request.target.context.request_id
-    vectors = vectors_of(prediction.encoded[:max_rows])
-    rows = zip(request.inputs, vectors, prediction.predictions, strict=False)
+    rows = list(zip(request.inputs, prediction.predictions, strict=False))[:max_rows]
     return [
         StoredAnswer(
             request.tenant, request_id, row, entry.version.name, rollout_id, entry.number, answer_of(entry.task, one),
-            None, hash_input(value), at, vector=vector,
+            None, hash_input(value), at,
         )
-        for row, (value, vector, one) in enumerate(rows, request.first_row)
+        for row, (value, one) in enumerate(rows, request.first_row)
     ]  # fmt: skip

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from itertools import count, islice
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
@@ -25,9 +24,7 @@ from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.publisher import Store, rollout_draft
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.drift import mean_distance
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.rollouts.answers import UNJUDGED, right_answer
 from peltier_server.rollouts.decision import decide
 from peltier_server.rollouts.recorder import Recorder
@@ -39,9 +36,6 @@ _REPORT_SECONDS = 1.0
 # A feedback may arrive before another replica has reported the answer.
 _WAIT_SECONDS = 1.25 * _REPORT_SECONDS
 _ACTOR = "guard"
-# The inputs of versions are compared after so many seconds, and those of so many versions at a time.
-_COMPARE_SECONDS = 60
-_VERSIONS_AT_A_TIME = 100
 
 
 class Rollouts:
@@ -57,8 +51,6 @@ class Rollouts:
         self._records_all = settings.recorded_answers_per_second > 0
         self._metrics = metrics
         self._turn = asyncio.Lock()
-        # Versions with answers since the last comparison of their inputs.
-        self._answered: dict[VersionLabels, None] = {}
         self._task = BackgroundTask()
 
     def start_reporting(self) -> None:
@@ -119,7 +111,7 @@ class Rollouts:
         answer, rollout = await self._registry.judge(tenant, request_id, row, judgement, self._keep)
         name, was_right = _name_of(answer, rollout), bool(answer.was_right)
         self._metrics.feedback.labels("right" if was_right else "wrong").inc()
-        self._metrics.windows.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)
+        self._metrics.versions.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)
         return Feedback(
             request_id=request_id,
             row=row,
@@ -156,31 +148,17 @@ class Rollouts:
             try:
                 for report in self._recorder.take():
                     rollouts |= {one.id: one for one in await self._registry.report(report, self._keep)}
-                    self._answered |= {
-                        VersionLabels(one.tenant, one.name or "", str(one.version)): None for one in report.answers
-                    }
             except RegistryError as error:
                 logger.warning("counts of guarded changes cannot be reported now: %s", error)
         for rollout in rollouts.values():
             await self._decide(rollout)
 
-    async def compare_inputs(self) -> None:
-        """Compares the first and the last inputs that all replicas have recorded of a version, of those that this
-        replica has answered since the last call."""
-        chosen = list(islice(self._answered, _VERSIONS_AT_A_TIME))
-        for labels in chosen:
-            del self._answered[labels]
-            first, last = await self._registry.vectors(labels.tenant, labels.adapter, int(labels.version), WINDOW_ROWS)
-            self._metrics.windows.compare(labels, mean_distance(first, last) if first else None)
-
     async def _run(self) -> None:
-        for turn in count(1):
+        while True:
             await asyncio.sleep(_REPORT_SECONDS)
             try:
                 await self.report()
                 await self._end_late()
-                if turn % _COMPARE_SECONDS == 0:
-                    await self.compare_inputs()
             except AdapterError as error:
                 logger.warning("guarded changes cannot be decided now: %s", error)
             except Exception:

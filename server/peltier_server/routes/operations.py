@@ -12,18 +12,14 @@ from peltier_backbone.checkpoint.config import T5Config
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import (
     BackboneInfo,
-    DriftingVersion,
-    HealthDrift,
     HealthResponse,
     InfoResponse,
     ReadyResponse,
 )
 
-from peltier_server.context import VersionLabels
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, AnyTime, Context, KnownCaller, Measured, MetricsPages
+from peltier_server.http.application import Accepted, AnyTime, Context, MetricsPages
 from peltier_server.http.scoped_route import open_router, scoped_router
-from peltier_server.metrics.drift import Drift
 from peltier_server.metrics.merged import CONTENT_TYPE, merge_pages
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
@@ -45,9 +41,6 @@ _LIMITS = (
     "host_bytes",
 )
 
-# Versions that `/health` names.
-MAX_DRIFTING = 20
-
 router = scoped_router("predict", "operations")
 # The metrics name every tenant and the adapters in use.
 measures = scoped_router("metrics", "operations")
@@ -56,15 +49,9 @@ probes = open_router(tags=["operations"])
 
 
 @probes.get("/health")
-async def health(caller: KnownCaller, metrics: Measured) -> HealthResponse:
-    """Alive, also while loading and draining. With a key the answer names the drifting adapters that the key may
-    see."""
-    if caller is None or not (caller.may("metrics") or caller.may("predict")):
-        return HealthResponse()
-    tenant = None if caller.may("metrics") else caller.tenant
-    drifting = [one for one in metrics.drift.drifting() if tenant in (None, one[0].tenant)]
-    versions = [_describe_drift(*one) for one in drifting[:MAX_DRIFTING]]
-    return HealthResponse(drift=HealthDrift(num_versions=len(drifting), versions=versions))
+async def health() -> HealthResponse:
+    """Alive, also while loading and draining."""
+    return HealthResponse()
 
 
 @probes.get("/ready", responses=describe_errors(NotReady, Draining))
@@ -111,13 +98,6 @@ async def metrics(request: Request) -> Response:
 async def artifact_schema() -> Response:
     """The JSON schema of an artifact's manifest."""
     return Response(_SCHEMA, media_type="application/schema+json")
-
-
-def _describe_drift(labels: VersionLabels, drift: Drift) -> DriftingVersion:
-    tenant, name, version = labels
-    return DriftingVersion(
-        tenant=tenant, name=name, version=int(version), answer_drift=drift.answers, input_drift=drift.inputs
-    )
 
 
 def _limits(settings: Settings) -> dict[str, int]:

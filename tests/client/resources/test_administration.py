@@ -105,10 +105,3 @@ def test_an_unexpected_answer_says_why() -> None:
     response = httpx2.Response(200, json={"status": "fine"})
     with pytest.raises(UnexpectedAnswer, match="not the expected HealthResponse: status: input should be 'ok'"):
         administration.health().read(response)
-
-
-def test_activity_is_read_without_versions() -> None:
-    """A server that nobody asked has only residents."""
-    body = {"residents": [{"digest": "sha256:" + 64 * "0", "tier": "host"}], "num_residents": 1}
-    answer = administration.activity().read(httpx2.Response(200, json=body))
-    assert (answer.versions, answer.residents[0].tier) == ([], "host")

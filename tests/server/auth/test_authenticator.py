@@ -94,31 +94,6 @@ async def test_an_open_door_is_for_this_machine(headers: dict[str, str], let_in:
             await authenticator.caller(Headers(headers))
 
 
-@pytest.mark.parametrize(
-    ("sent", "known"),
-    [(None, None), ("plt_zzzzzzzz_x", None), ("a.b.c", None), (ADMIN, OPERATOR), (MONITORING, MONITOR)],
-)
-async def test_a_probe_knows_a_caller_by_the_keys_in_memory(sent: str | None, known: Caller | None) -> None:
-    """It raises nothing for a stranger, and asks no identity provider about a token."""
-    keys = {ADMIN: OPERATOR, MONITORING: MONITOR}
-    authenticator, issued = make_authenticator(fixed_keys=keys, tokens=EveryToken()), CREDENTIALS.issue()
-    authenticator.apply(snapshot_of(key_of(issued)))
-    headers = Headers({} if sent is None else {"authorization": f"Bearer {sent}"})
-    assert authenticator.known_caller(headers) == known
-    own = authenticator.known_caller(Headers({"authorization": f"Bearer {issued.text}"}))
-    assert own is not None
-    assert own.tenant == "a"
-
-
-async def test_a_probe_of_an_open_server_is_its_operator() -> None:
-    """Once the registry is read, and not if another site's page asks."""
-    authenticator = make_authenticator()
-    assert authenticator.known_caller(Headers({})) is None
-    authenticator.apply(snapshot_of())
-    assert authenticator.known_caller(Headers({})) == LOCAL
-    assert authenticator.known_caller(Headers({"host": "localhost", "origin": "https://evil.example"})) is None
-
-
 async def test_an_insecure_door_has_any_name() -> None:
     """That is what was asked for; other sites' pages are still kept out."""
     keyring = Keyring()

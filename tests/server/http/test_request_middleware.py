@@ -11,10 +11,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
-from peltier_server.context import VersionLabels
 from peltier_server.http.request_middleware import OPEN_PATHS
 from peltier_server.http.scoped_route import ScopedRoute, refuse_open_routes, require_scope
-from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.settings import Settings
 
@@ -62,7 +60,6 @@ SCOPES = {
     "GET /v1/adapters/{name}/versions/{version}/artifact": "predict",
     "GET /v1/adapters/{name}/versions/{version}/manifest": "predict",
     "GET /v1/adapters/{name}/versions/{version}/report": "predict",
-    "GET /v1/activity": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
     "GET /v1/adapters/{name}/aliases/{alias}": "predict",
     "GET /v1/adapters/{name}/placement": "predict",
@@ -275,34 +272,6 @@ async def test_the_probes_are_open(house: House) -> None:
     """Orchestrators have no keys."""
     assert (await house.call("GET /health", None)).status_code == 200
     assert (await house.call("GET /ready", None)).status_code == 200
-
-
-def _drift(house: House, tenant: str) -> None:
-    """A version of the tenant that answers another label than it has answered first."""
-    labels = VersionLabels(tenant, "demo", "1")
-    for label in ("good", "bad", "bad"):
-        windows = house.running.service.metrics.windows
-        windows.observe(labels, 3 * WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS, "classification")
-
-
-@pytest.mark.parametrize("stranger", [key for key, _ in STRANGERS] + ["publish", "train"])
-async def test_health_tells_strangers_of_no_adapter(house: House, stranger: str | None) -> None:
-    """Without a key, with a wrong, expired or revoked one, and without the scope to predict: the same two words."""
-    _drift(house, "default")
-    assert (await house.call("GET /health", stranger)).json() == {"status": "ok"}
-
-
-@pytest.mark.parametrize(
-    ("key", "tenants"),
-    [("predict", {"default"}), ("b", {"b"}), ("metrics", {"default", "b"}), ("admin", {"default", "b"})],
-)
-async def test_health_names_the_drifting_adapters_that_a_key_may_see(house: House, key: str, tenants: set[str]) -> None:
-    """A tenant's key those of the tenant, the operator's and the monitor's those of all."""
-    _drift(house, "default")
-    _drift(house, "b")
-    drift = (await house.call("GET /health", key)).json()["drift"]
-    assert ({one["tenant"] for one in drift["versions"]}, drift["num_versions"]) == (tenants, len(tenants))
-    assert all(one["name"] == "demo" and one["answer_drift"] > 1 for one in drift["versions"])
 
 
 @pytest.fixture

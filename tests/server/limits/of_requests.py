@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import socket
 import threading
 import time
@@ -15,12 +14,10 @@ import httpx2
 import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
-from peltier_server.context import VersionLabels
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import connection, list_pages
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
-from peltier_server.metrics.series import WINDOW_ROWS
 from peltier_server.protocols.oip.grpc import server as grpc_server
 from peltier_server.settings import SETTINGS
 
@@ -431,18 +428,18 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "entries on a page of adapters, versions, trainings, files, keys, tenants, activity or the audit log",
+    "entries on a page of adapters, versions, trainings, files, keys, tenants or the audit log",
     "peltier_server.http.application.MAX_PAGE",
 )
 def _(servers: Servers) -> Met:
-    lists = ("adapters", "adapters/demo/versions", "trainings", "files", "keys", "tenants", "activity", "audit")
+    lists = ("adapters", "adapters/demo/versions", "trainings", "files", "keys", "tenants", "audit")
     answers = [servers.bert.client.get(f"/v1/{path}", params={"limit": 1001}) for path in lists]
     assert {answer.text for answer in answers} == {answers[0].text}
     return answers[0]
 
 
 @probe(
-    "bytes of entries on such a page, except one of activity, and on one of batches or jobs, after which it ends",
+    "bytes of entries on such a page and on one of batches or jobs, after which it ends",
     "peltier_server.http.list_pages.MAX_PAGE_BYTES",
 )
 def _(servers: Servers) -> Met:
@@ -468,22 +465,6 @@ def _(servers: Servers) -> Met:
 @probe("adapter versions in a snapshot of `GET /v1/live`", "peltier_server.routes.live._MAX_VERSIONS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/live", params={"adapters": 502})
-
-
-@probe("drifting adapters that `GET /health` names", "peltier_server.routes.operations.MAX_DRIFTING")
-def _(servers: Servers) -> Met:
-    windows = servers.bert.service.metrics.windows
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "_max_versions", 21)
-        patch.setattr(windows, "followed", {})
-        patch.setattr(servers.bert.service.metrics.drift, "_compared_at", -math.inf)
-        for number, label in itertools.product(range(21), "abb"):
-            labels = VersionLabels("default", "demo", str(number))
-            windows.observe(labels, WINDOW_ROWS, [{"label": label}] * WINDOW_ROWS, "classification")
-        drift = servers.bert.client.get("/health").json()["drift"]
-    if (len(drift["versions"]), drift["num_versions"]) == (20, 21):
-        return "those that drift most, and the number of all"
-    return str(drift)
 
 
 @probe(

@@ -3,7 +3,6 @@
 from collections import Counter as Counts
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_server.metrics.metrics import Metrics
@@ -11,7 +10,6 @@ from peltier_server.metrics.series import (
     OTHER,
     Histogram,
     LabelSlots,
-    Series,
     TenantLabels,
     VersionLabels,
     VersionMetrics,
@@ -48,20 +46,6 @@ def test_the_page_is_that_of_the_library(observed: list[tuple[str, float]]):
     assert page(ours) == page(theirs)
 
 
-@given(seconds=st.floats(0.001, 10, exclude_min=True), share=st.sampled_from([0.5, 0.9, 0.99]))
-def test_a_percentile_of_a_version_is_near(seconds: float, share: float):
-    """Less than 28 % from the only value, with the eight series that Prometheus had before."""
-    registry = CollectorRegistry()
-    metrics = VersionMetrics(registry, 1)
-    labels = VersionLabels("me", "demo", "1")
-    for _ in range(100):
-        metrics.observe(labels, 200, seconds)
-    (_, latency) = metrics.busiest(1)[labels]
-    assert seconds / 1.28 <= latency.quantile(share) <= seconds * 1.28
-    buckets = [line for line in page(registry) if line.startswith("peltier_adapter_request_seconds_bucket")]
-    assert len(buckets) == 8
-
-
 def test_a_series_without_labels_is_there_from_the_start():
     """And one with labels ends when it is removed."""
     registry = CollectorRegistry()
@@ -71,18 +55,6 @@ def test_a_series_without_labels_is_there_from_the_start():
     labelled.remove("me")
     assert registry.get_sample_value("a_seconds_count") == 0
     assert registry.get_sample_value("b_seconds_count", {"who": "me"}) is None
-
-
-@pytest.mark.parametrize(
-    ("observed", "share", "expected"),
-    [((), 0.5, 0.0), ((0.2, 0.2), 0.5, 0.25), ((0.2, 0.7, 0.9, 2), 0.5, 0.75), ((9, 9), 0.99, 2.5)],
-)
-def test_a_quantile_is_interpolated_in_its_bucket(observed: tuple[float, ...], share: float, expected: float):
-    """As Prometheus does it: evenly within a bucket, and the last bound for all that is above."""
-    series = Series(BOUNDS)
-    for value in observed:
-        series.observe(value)
-    assert series.quantile(share) == expected
 
 
 def test_free_slots_are_taken_at_the_first_use() -> None:
@@ -313,6 +285,25 @@ def test_what_a_version_has_counted_does_not_come_back_as_requests_of_now() -> N
     watched.metrics.observe(version(2), 200, 0.01)
     watched.metrics.observe(version(1), 500, 0.01)
     assert watched.scrape() == {(version(2), "200"): 1, (OTHER, "200"): 5, (OTHER, "500"): 1}
+
+
+def test_feedback_has_the_slot_of_its_version() -> None:
+    """Without a slot it counts for the others, and it ends with the version's other series."""
+    registry, now = CollectorRegistry(), [0.0]
+    metrics = VersionMetrics(registry, 1, lambda: now[0])
+
+    def feedback() -> dict[str, float]:
+        (family,) = (one for one in registry.collect() if one.name == "peltier_adapter_feedback")
+        return {one.labels["version"]: one.value for one in family.samples if one.name.endswith("_total")}
+
+    metrics.judge(version(1), is_right=True)
+    for _ in range(5):
+        metrics.judge(version(2), is_right=True)
+    assert feedback() == {"1": 1, OTHER.version: 5}
+    now[0] += 61
+    metrics.turn_over()
+    metrics.judge(version(2), is_right=True)
+    assert feedback() == {"2": 1, OTHER.version: 5}
 
 
 def test_a_new_version_is_seen_although_all_series_are_taken() -> None:

@@ -1,21 +1,17 @@
 import { Link } from "wouter";
-import type { Activity } from "@/api/activity";
 import type { Schema } from "@/api/server";
 import { Badge } from "@/widgets/badge/Badge";
-import { bytes, duration, percent, whole } from "@/widgets/format/numbers";
+import { bytes, percent, whole } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
 import { numberColumn } from "@/widgets/table/numberColumn";
-import { TierBadge } from "@/widgets/tier/TierBadge";
 import { Time } from "@/widgets/time/Time";
 import styles from "./index.module.css";
-import { type Usage, usageOf } from "./usage";
 
 type Row = Schema<"AdapterSummary">;
 
 /** The columns of the list. Only a list that is complete can be sorted. */
-export function adapterColumns(activity: Activity | undefined, isComplete: boolean): Column<Row>[] {
-  const usage = (row: Row) => usageOf(row, activity);
-  const columns = [...ofManifest(), ...ofVersions(), ...ofUsage(usage)];
+export function adapterColumns(isComplete: boolean): Column<Row>[] {
+  const columns = [...ofManifest(), ...ofVersions()];
   return isComplete ? columns : columns.map((column) => ({ ...column, sortBy: undefined }));
 }
 
@@ -74,33 +70,6 @@ function ofVersions(): Column<Row>[] {
       sortBy: (row) => row.latest.created_at,
     },
   ];
-}
-
-function ofUsage(usage: (row: Row) => Usage): Column<Row>[] {
-  return [
-    {
-      id: "tier",
-      header: "Tier",
-      width: 80,
-      cell: (row) => <TierBadge tier={usage(row).tier} />,
-      sortBy: (row) => usage(row).tier ?? "",
-    },
-    numberColumn("requests", "Requests", 84, (row) => usage(row).requests, whole),
-    numberColumn("p50", "p50", 84, (row) => usage(row).p50, duration),
-    numberColumn("p99", "p99", 84, (row) => usage(row).p99, duration),
-    {
-      id: "errors",
-      header: "Errors",
-      width: 76,
-      align: "end",
-      cell: (row) => <Errors count={usage(row).errors} />,
-      sortBy: (row) => usage(row).errors,
-    },
-  ];
-}
-
-function Errors({ count }: { count: number }) {
-  return <span className={count > 0 ? styles.errors : styles.number}>{whole(count)}</span>;
 }
 
 /** “v3”, or “v3 90 % · v4 10 %”. */

@@ -1,7 +1,6 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo } from "react";
 import { Link, useSearchParams } from "wouter";
-import { activityQuery } from "@/api/activity";
 import { adapterPages } from "@/api/adapters";
 import { serverInfo } from "@/api/info";
 import { navigate } from "@/app/hash";
@@ -22,10 +21,9 @@ export default function AdaptersPage() {
   const typed = parameters.get("q") ?? "";
   const text = useDeferredValue(typed.trim());
   const pages = useInfiniteQuery(adapterPages(text));
-  const activity = useQuery(activityQuery).data;
   const total = useQuery(serverInfo()).data?.num_adapters;
   const rows = useMemo(() => pages.data?.pages.flatMap((page) => page.adapters) ?? [], [pages.data]);
-  const columns = useMemo(() => adapterColumns(activity, !pages.hasNextPage), [activity, pages.hasNextPage]);
+  const columns = useMemo(() => adapterColumns(!pages.hasNextPage), [pages.hasNextPage]);
   const search = (value: string) => setParameters(value ? { q: value } : {}, { replace: true });
 
   return (

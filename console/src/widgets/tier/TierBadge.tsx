@@ -1,5 +1,6 @@
-import type { Tier } from "@/api/activity";
 import { Badge } from "@/widgets/badge/Badge";
+
+type Tier = "device" | "host" | "store";
 
 const TONES = { device: "good", host: "accent", store: "neutral" } as const;
 const MEANINGS = {

@@ -242,8 +242,8 @@ async def test_answers_are_forgotten(registry: Registry) -> None:
 
 
 async def test_old_answers_take_no_feedback_and_are_forgotten_without_a_report(registry: Registry) -> None:
-    """From the moment on that they are too old; the purge deletes them with their hashes and vectors."""
-    given = [recorded(1, 1, b"v"), replace(recorded(2, 1, b"v"), answered_at=datetime.now(UTC) - 2 * DAY)]
+    """From the moment on that they are too old; the purge deletes them with their hashes."""
+    given = [recorded(1, 1), replace(recorded(2, 1), answered_at=datetime.now(UTC) - 2 * DAY)]
     await report(registry, given, keep=Retention(3 * DAY, 1000))
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r2", 0, KEEP)
@@ -268,30 +268,19 @@ async def test_an_answer_outside_of_a_rollout_takes_feedback_once(registry: Regi
     assert await registry.rollouts.find("acme", "sst2", "live") == rollout
 
 
-def recorded(number: int, version: int, vector: bytes | None) -> StoredAnswer:
-    """An answer outside of a rollout, with the vector of its input."""
+def recorded(number: int, version: int) -> StoredAnswer:
+    """An answer outside of a rollout."""
     at = datetime.now(UTC)
-    return StoredAnswer("acme", f"r{number}", 0, "sst2", None, version, "good", None, "hash", at, vector=vector)
-
-
-async def test_the_first_and_the_last_vectors_of_a_version_are_found(registry: Registry) -> None:
-    """Of all replicas; none before there are twice as many rows. Other versions, and answers without one, are not
-    among them."""
-    answers = [recorded(n, 1 + n % 2, bytes([n])) for n in range(8)]
-    await report(registry, [*answers[:6], recorded(8, 1, None)])
-    assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([], [])
-    await report(registry, answers[6:])
-    assert await registry.rollouts.vectors("acme", "sst2", 1, 2) == ([b"\0", b"\2"], [b"\6", b"\4"])
-    assert await registry.rollouts.vectors("other", "sst2", 1, 2) == ([], [])
+    return StoredAnswer("acme", f"r{number}", 0, "sst2", None, version, "good", None, "hash", at)
 
 
 async def test_answers_end_with_their_version(registry: Registry) -> None:
-    """Deleting a version deletes its rows with hash and vector, and deleting an adapter those of all versions."""
-    await report(registry, [recorded(n, n, b"v") for n in (1, 2, 3)])
+    """Deleting a version deletes its rows, and deleting an adapter those of all versions."""
+    await report(registry, [recorded(version, version) for version in (1, 2, 3)])
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r2", 0, KEEP)
-    assert (await registry.rollouts.answer("acme", "r3", 0, KEEP))[0].vector == b"v"
+    assert (await registry.rollouts.answer("acme", "r3", 0, KEEP))[0].version == 3
     await registry.delete_adapter("acme", "sst2", actor="ann")
     with pytest.raises(AnswerUnknown):
         await registry.rollouts.answer("acme", "r3", 0, KEEP)

@@ -1,6 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { activityQuery } from "@/api/activity";
 import type { Schema } from "@/api/server";
 import { Card } from "@/widgets/card/Card";
 import { DataTable } from "@/widgets/table/DataTable";
@@ -19,11 +17,10 @@ interface Props {
 export function VersionsCard({ adapter, versions, shown, onShow }: Props) {
   const [deprecated, setDeprecated] = useState<Schema<"VersionSummary"> | null>(null);
   const { removeVersion } = useDeletion(adapter.name);
-  const activity = useQuery(activityQuery).data;
   // biome-ignore lint/correctness/useExhaustiveDependencies: the functions only start requests.
   const columns = useMemo(
-    () => versionColumns({ adapter, activity, shown, onShow, onDeprecate: setDeprecated, onDelete: removeVersion }),
-    [adapter, activity, shown],
+    () => versionColumns({ adapter, shown, onShow, onDeprecate: setDeprecated, onDelete: removeVersion }),
+    [adapter, shown],
   );
   return (
     <Card title="Versions">

@@ -1,12 +1,10 @@
-import type { Activity } from "@/api/activity";
 import type { Schema } from "@/api/server";
 import { Badge } from "@/widgets/badge/Badge";
 import { Button } from "@/widgets/button/Button";
 import { Digest } from "@/widgets/digest/Digest";
-import { bytes, duration, percent, whole } from "@/widgets/format/numbers";
+import { bytes, percent } from "@/widgets/format/numbers";
 import type { Column } from "@/widgets/table/column";
 import { numberColumn } from "@/widgets/table/numberColumn";
-import { TierBadge } from "@/widgets/tier/TierBadge";
 import { Time } from "@/widgets/time/Time";
 import styles from "./versions.module.css";
 
@@ -14,16 +12,13 @@ type Row = Schema<"VersionSummary">;
 
 interface Options {
   adapter: Schema<"Adapter">;
-  activity: Activity | undefined;
   shown: number;
   onShow: (version: number) => void;
   onDeprecate: (version: Row) => void;
   onDelete: (version: number) => void;
 }
 
-export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, onDelete }: Options): Column<Row>[] {
-  const used = activity?.byName.get(adapter.name) ?? [];
-  const use = (row: Row) => used.find(({ version }) => version === row.version);
+export function versionColumns({ adapter, shown, onShow, onDeprecate, onDelete }: Options): Column<Row>[] {
   return [
     {
       id: "version",
@@ -42,10 +37,6 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
       ),
     },
     { id: "state", header: "Live", width: 150, cell: (row) => <State row={row} live={adapter.live ?? {}} /> },
-    { id: "tier", header: "Tier", width: 86, cell: (row) => <TierBadge tier={activity?.tierOf(row.digest) ?? null} /> },
-    numberColumn("requests", "Requests", 84, (row) => use(row)?.requests ?? 0, whole),
-    numberColumn("p99", "p99", 92, (row) => use(row)?.p99_seconds, duration),
-    numberColumn("accuracy", "Right", 84, (row) => accuracy(use(row)), percent),
     { id: "created", header: "Created", width: 110, cell: (row) => <Time value={row.created_at} isRelative /> },
     {
       id: "by",
@@ -72,11 +63,6 @@ export function versionColumns({ adapter, activity, shown, onShow, onDeprecate, 
       ),
     },
   ];
-}
-
-/** The share of judged answers on this replica that were right. */
-function accuracy(use: Schema<"VersionActivity"> | undefined): number | undefined {
-  return use?.judged ? (use.judged_right ?? 0) / use.judged : undefined;
 }
 
 function State({ row, live }: { row: Row; live: Record<string, number> }) {
