@@ -3,14 +3,13 @@
     .venv/bin/python benchmarks/rollouts.py [--rollouts 1000] [--feedbacks 10000] [--json runs/rollouts.json]
 
 Each row simulates rollouts with the defaults of a guard: versions with these accuracies, of which under shadow
-`equal` of the rows have the same luck. Each request also has a failure and a time, which are distributed alike in
-both versions, so that all tests run that may roll a candidate back. What is counted of a request is what the server
+`equal` of the rows have the same luck. Requests also fail, as often in both versions, so that both tests run that may
+roll a candidate back. What is counted of a request is what the server
 counts; the server's own functions count the first rollout of each row again. The evidence is the server's formula for
 all places of a rollout at once; the server's own decision is asked at the place of each decision and at the place
 before.
 """
 
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from common.harness import Table, add_json, create_parser, write_json
 from numpy.typing import NDArray
 from peltier_client.protocol import RolloutGuard
 from peltier_server.rollouts.decision import HARMS, STAKES, decide, outcomes
-from peltier_server.rollouts.recorder import TIMED_SHARE, Trial, compare_errors, compare_latency, match
+from peltier_server.rollouts.recorder import compare_errors, match
 from peltier_store.registry import StoredRollout, added, compared
 from peltier_store.registry.rollouts import MAX_WAITING, matched
 
@@ -90,15 +89,12 @@ class Outcomes(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What happens to the requests of a rollout: whether each version is right, whether it fails, and how long it is
-    computed, [2, requests] with the candidate first; under a share whether the candidate answers, and under shadow
-    whether times are compared, [requests]."""
+    """What happens to the requests of a rollout: whether each version is right and whether it fails, [2, requests] with
+    the candidate first; under a share whether the candidate answers, [requests]."""
 
     right: NDArray[np.bool_]
     failed: NDArray[np.bool_]
-    ms: Numbers
     chosen: NDArray[np.bool_]
-    timed: NDArray[np.bool_]
 
 
 def draw(case: Case, num_feedbacks: int, random: np.random.Generator) -> Draws:
@@ -108,9 +104,7 @@ def draw(case: Case, num_feedbacks: int, random: np.random.Generator) -> Draws:
     return Draws(
         np.stack([first < case.candidate, second < case.incumbent]),
         random.random((2, num_feedbacks)) < FAILURE_RATE,
-        random.lognormal(0, 0.5, (2, num_feedbacks)),
         random.random(num_feedbacks) < (case.share or 0.0),
-        random.random(num_feedbacks) < TIMED_SHARE,
     )
 
 
@@ -129,53 +123,46 @@ def pairs(chosen: NDArray[np.bool_], takes: NDArray[np.bool_]) -> NDArray[np.int
     return np.array(found, dtype=np.int64).reshape(-1, 3).T
 
 
-def compare(values: Numbers, compared: NDArray[np.int64], least: float = 0.0) -> Outcomes:
-    """The outcomes of values [2, requests] at the places that are compared, of which the higher one by more than
-    `least` is better. A comparison with NaN has none."""
+def compare(values: Numbers, compared: NDArray[np.int64]) -> Outcomes:
+    """The outcomes of values [2, requests] at the places that are compared, of which the higher one is better."""
     later, candidate, incumbent = compared
-    apart = values[0, candidate] - values[1, incumbent]
+    better = np.sign(values[0, candidate] - values[1, incumbent])
     found = np.full(values.shape[1], np.nan)
-    found[later] = np.where(np.isnan(apart), np.nan, np.sign(apart) * (np.abs(apart) > least))
+    found[later] = better
     return Outcomes.of(found)
 
 
 def count(case: Case, draws: Draws) -> dict[str, Outcomes]:
-    """The comparisons of one rollout. A failed answer is not judged, and its time is not compared."""
-    speed = np.where(draws.failed, np.nan, -np.log(draws.ms))
+    """The comparisons of one rollout. A failed answer is not judged."""
     if case.share is None:
         same = np.arange(draws.chosen.size)
-        every, judged, timed = (
-            np.tile(same[takes], (3, 1)) for takes in (same >= 0, ~draws.failed.any(axis=0), draws.timed)
-        )
+        every, judged = (np.tile(same[takes], (3, 1)) for takes in (same >= 0, ~draws.failed.any(axis=0)))
     else:
         answered = ~np.where(draws.chosen, *draws.failed)
-        every = timed = pairs(draws.chosen, np.ones_like(answered))
+        every = pairs(draws.chosen, np.ones_like(answered))
         judged = pairs(draws.chosen, answered)
     return {
         "accuracy": compare(draws.right.astype(float), judged),
         "errors": compare(-draws.failed.astype(float), every),
-        "latency": compare(speed, timed, math.log(GUARD.max_slowdown)),
     }
 
 
 def check_counts(case: Case, draws: Draws, found: dict[str, Outcomes]) -> None:
     """The server's functions count the same of these requests."""
-    rollout, waiting = started(case, {}), list[tuple[bool, Trial]]()
+    rollout, waiting = started(case, {}), list[tuple[bool, bool]]()
     for place in range(draws.chosen.size):
-        trials = [Trial(bool(draws.failed[arm, place]), float(draws.ms[arm, place])) for arm in (0, 1)]
+        failed = draws.failed[:, place].tolist()
         right, is_candidate = draws.right[:, place].tolist(), bool(draws.chosen[place])
         more = list[Mapping[str, Any]]()
         if case.share is None:
-            more.append(compare_errors(trials[0], trials[1]))
-            if not any(one.has_failed for one in trials):
+            more.append(compare_errors(*failed))
+            if not any(failed):
                 more.append({"accuracy": compared(*right)})
-            if draws.timed[place]:
-                more.append(compare_latency(rollout, trials[0], trials[1]))
         else:
             own = 0 if is_candidate else 1
-            if (pair := match(waiting, is_candidate, trials[own])) is not None:
-                more += [compare_errors(*pair), compare_latency(rollout, *pair)]
-            if not trials[own].has_failed:
+            if (pair := match(waiting, is_candidate, failed[own])) is not None:
+                more.append(compare_errors(*pair))
+            if not failed[own]:
                 judged, judged_waiting = matched(rollout, is_candidate, right[own])
                 more.append(judged)
                 rollout = replace(rollout, counts={**rollout.counts, "waiting": judged_waiting})

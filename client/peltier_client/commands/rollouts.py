@@ -16,10 +16,6 @@ ShareOption = Annotated[float | None, typer.Option(help="Share of the alias's re
 ShadowOption = Annotated[bool, typer.Option("--shadow", help="Compute the version beside the answers instead.")]
 AlphaOption = Annotated[float | None, typer.Option(help="Probability of a false decision. Default: 0.05.")]
 MarginOption = Annotated[float | None, typer.Option(help="Loss of accuracy to rule out. Default: 0.02.")]
-SlowdownOption = Annotated[float | None, typer.Option(help="How many times slower counts as slower. Default: 1.5.")]
-DisagreementOption = Annotated[
-    float | None, typer.Option(help="With --shadow: the largest share of different answers. Default: any.")
-]
 HoursOption = Annotated[float | None, typer.Option(help="Hours until the end. Default: 72.")]
 AtEndOption = Annotated[AtEnd | None, typer.Option(help="What to do then: promote or roll_back. Default: roll_back.")]
 RequestIdArgument = Annotated[str, typer.Argument(metavar="REQUEST_ID", help="The x-request-id of the answer.")]
@@ -37,8 +33,6 @@ def start_rollout(  # noqa: PLR0913 - each is a word of the command line
     shadow: ShadowOption = False,
     alpha: AlphaOption = None,
     margin: MarginOption = None,
-    max_slowdown: SlowdownOption = None,
-    max_disagreement: DisagreementOption = None,
     max_hours: HoursOption = None,
     at_end: AtEndOption = None,
     url: Url = DEFAULT_URL,
@@ -52,8 +46,6 @@ def start_rollout(  # noqa: PLR0913 - each is a word of the command line
         "share": share,
         "alpha": alpha,
         "margin": margin,
-        "max_slowdown": max_slowdown,
-        "max_disagreement": max_disagreement,
         "max_hours": max_hours,
         "at_end": at_end,
     }

@@ -10,7 +10,7 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 RolloutState = Literal["running", "promoted", "rolled_back", "stopped"]
 AtEnd = Literal["promote", "roll_back"]
-# The types of tasks whose answers are right or wrong. Guarded changes of others compare errors and latency alone.
+# The types of tasks whose answers are right or wrong. Guarded changes of others compare errors alone.
 JUDGED_TYPES = ("classification", "multilabel", "text2text")
 MAX_ROLLOUT_HOURS = 90 * 24
 MAX_FEEDBACK_LABELS = 4096
@@ -32,17 +32,14 @@ class RolloutGuard(RequestModel):
 
     It answers `share` of the alias's requests, or with `shadow` it answers none and is computed beside the incumbent. A
     candidate that is not worse is rolled back with probability `alpha` at most, and one whose accuracy is lower by
-    `margin` or more is promoted with probability `alpha` at most. `max_slowdown` is how much longer a comparison may
-    take before it counts as slower. `max_disagreement` is the largest share of rows that both may answer differently,
-    under shadow. What is undecided after `max_hours` is decided by `at_end`.
+    `margin` or more is promoted with probability `alpha` at most. What is undecided after `max_hours` is decided by
+    `at_end`.
     """
 
     share: Fraction | None = None
     shadow: StrictBool = False
     alpha: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = 0.05
     margin: Fraction = 0.02
-    max_slowdown: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] = 1.5
-    max_disagreement: Fraction | None = None
     max_hours: Annotated[float, Field(gt=0, le=MAX_ROLLOUT_HOURS, allow_inf_nan=False)] = 72.0
     at_end: AtEnd = "roll_back"
 
@@ -50,8 +47,6 @@ class RolloutGuard(RequestModel):
     def _check_mode(self) -> Self:
         if (self.share is None) != self.shadow:
             raise ValueError("a guard has either a share between 0 and 1, or shadow: true")
-        if self.max_disagreement is not None and not self.shadow:
-            raise ValueError("max_disagreement needs shadow: with a share, no row is answered by both versions")
         return self
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat, JsonValue, StrictBool, StrictInt, model
 
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.predict import is_none, state_rule
-from peltier_client.protocol.rollouts import JUDGED_TYPES, RolloutGuard
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_client.protocol.wire import OpenAIPage, RequestModel, ResponseModel
 
 TrainedType = Literal[
@@ -123,16 +123,6 @@ class TrainingRequest(RequestModel):
         names = [name for name in wanted if getattr(self, name) is not None]
         if len(names) > 1:
             raise ValueError(f"a training has {' and '.join(names)}; it can have only one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _check_guard(self) -> Self:
-        guard = None if self.publish is None else self.publish.guard
-        is_compared = guard is not None and guard.max_disagreement is not None
-        if is_compared and self.task_type not in (None, *JUDGED_TYPES):
-            raise ValueError(
-                f"max_disagreement needs a task of {', '.join(JUDGED_TYPES)}; this one is {self.task_type}"
-            )
         return self
 
     @model_validator(mode="after")

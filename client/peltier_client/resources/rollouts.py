@@ -27,8 +27,6 @@ class GuardOptions(TypedDict, total=False):
     shadow: bool
     alpha: float
     margin: float
-    max_slowdown: float
-    max_disagreement: float | None
     max_hours: float
     at_end: AtEnd
 

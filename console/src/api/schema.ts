@@ -4325,9 +4325,8 @@ export interface components {
          *
          *     It answers `share` of the alias's requests, or with `shadow` it answers none and is computed beside the incumbent. A
          *     candidate that is not worse is rolled back with probability `alpha` at most, and one whose accuracy is lower by
-         *     `margin` or more is promoted with probability `alpha` at most. `max_slowdown` is how much longer a comparison may
-         *     take before it counts as slower. `max_disagreement` is the largest share of rows that both may answer differently,
-         *     under shadow. What is undecided after `max_hours` is decided by `at_end`.
+         *     `margin` or more is promoted with probability `alpha` at most. What is undecided after `max_hours` is decided by
+         *     `at_end`.
          */
         RolloutGuard: {
             /** Share */
@@ -4347,13 +4346,6 @@ export interface components {
              * @default 0.02
              */
             margin: number;
-            /**
-             * Max Slowdown
-             * @default 1.5
-             */
-            max_slowdown: number;
-            /** Max Disagreement */
-            max_disagreement?: number | null;
             /**
              * Max Hours
              * @default 72

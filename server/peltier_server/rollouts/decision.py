@@ -37,9 +37,7 @@ class Harm(NamedTuple):
 
 HARMS = (
     Harm("accuracy", 1 / 2, "the candidate is less accurate"),
-    Harm("errors", 1 / 6, "the candidate fails more often"),
-    Harm("latency", 1 / 6, "the candidate is slower"),
-    Harm("disagreement", 1 / 6, "the candidate's answers differ too often"),
+    Harm("errors", 1 / 2, "the candidate fails more often"),
 )
 
 
@@ -68,12 +66,12 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
     """The decision about a rollout that is in progress."""
     guard = RolloutGuard.model_validate({**rollout.guard, "share": rollout.share, "shadow": rollout.share is None})
     found = dict(_evidence(rollout, guard))
-    needed = {harm.name: 1 / (guard.alpha * harm.alpha_share) for harm in HARMS if harm.name in found}
+    needed = {harm.name: 1 / (guard.alpha * harm.alpha_share) for harm in HARMS}
     needed["promotion"] = 1 / guard.alpha
     rounded = {name: float(f"{value:.4g}") for name, value in found.items()}
     numbers = {"counts": public(rollout.counts), "evidence": rounded, "needed": needed}
     for harm in HARMS:
-        if harm.name in found and found[harm.name] >= needed[harm.name]:
+        if found[harm.name] >= needed[harm.name]:
             what = f"{harm.sentence}: {_shown(harm, rollout.counts)}"
             return Verdict("rolled_back", f"{what} ({_compared(numbers, harm.name)})", numbers)
     if found["promotion"] >= needed["promotion"]:
@@ -86,13 +84,10 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
 
 
 def _evidence(rollout: StoredRollout, guard: RolloutGuard) -> Iterator[tuple[str, float]]:
-    """The evidence for each harm that is tested, and for a promotion."""
+    """The evidence for each harm, and for a promotion."""
     for harm in HARMS:
         wins, ties, losses = outcomes(rollout.counts, harm.name)
-        if harm.name != "disagreement":
-            yield harm.name, evidence(losses, ties, wins, 0.0)
-        elif guard.max_disagreement is not None:
-            yield harm.name, evidence(losses, ties, wins, 2 * guard.max_disagreement - 1)
+        yield harm.name, evidence(losses, ties, wins, 0.0)
     yield "promotion", evidence(*outcomes(rollout.counts, "accuracy"), -guard.margin)
 
 
@@ -117,6 +112,4 @@ def _shown(harm: Harm, counts: Mapping[str, Any]) -> str:
         candidate, incumbent = (f"{arm.get('right', 0)} of {arm.get('judged', 0)}" for arm in arms)
         return f"{candidate} judged answers are right, and {incumbent} of the incumbent"
     wins, ties, losses = outcomes(counts, harm.name)
-    if harm.name == "disagreement":
-        return f"{losses} of {wins + losses} differ"
     return f"it was worse in {losses} and better in {wins} of {wins + ties + losses} comparisons"

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import math
-import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
 from peltier_client.protocol import JUDGED_TYPES
@@ -29,20 +28,11 @@ logger = logging.getLogger(__name__)
 MAX_SHADOWS = 4
 MAX_SHADOW_ROWS = 32
 MAX_SHADOW_SECONDS = 30.0
-# The share of the shadows in which the incumbent is computed again, to compare latencies.
-TIMED_SHARE = 0.25
 # Between two reports to the registry.
 MAX_BUFFERED_ANSWERS = 5_000
 _MAX_UNMATCHED = 64
 
 _Key = tuple[str, str, int]
-
-
-class Trial(NamedTuple):
-    """How one request went: whether the version failed, and how long its batch was computed, in milliseconds."""
-
-    has_failed: bool
-    compute_ms: float
 
 
 class Recorder:
@@ -69,8 +59,8 @@ class Recorder:
         self._answers: dict[_Key, StoredAnswer] = {}
         self._name, self._num_reports = create_holder_name(), 0
         self._unsent: Report | None = None
-        # Under a share: trials of one arm that wait for one of the other, by rollout.
-        self._unmatched = defaultdict[str, list[tuple[bool, Trial]]](list)
+        # Under a share: requests of one arm that wait for one of the other, and whether they failed, by rollout.
+        self._unmatched = defaultdict[str, list[tuple[bool, bool]]](list)
         self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
 
     def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
@@ -132,7 +122,7 @@ class Recorder:
         arm = "candidate" if is_candidate else "incumbent"
         self._count(rollout.id, {arm: {"answers": 1, "failed": int(failed)}})
         if rollout.share is not None:
-            self._match(rollout, is_candidate, _trial(outcome))
+            self._match(rollout, is_candidate, failed)
         entry = published.entries[number]
         answers = [] if isinstance(outcome, Exception) else _answers(self._now(), rollout.id, entry, request, outcome)
         if rollout.share is not None or rollout.candidate not in published.entries:
@@ -164,25 +154,24 @@ class Recorder:
     def _is_busy(self) -> bool:
         return len(self._shadows) >= MAX_SHADOWS or self._batcher.live_rows > 0
 
-    def _match(self, rollout: StoredRollout, is_candidate: bool, trial: Trial) -> None:
-        """Compares a trial with the newest one of the other version that waits."""
-        if (pair := match(self._unmatched[rollout.id], is_candidate, trial)) is not None:
+    def _match(self, rollout: StoredRollout, is_candidate: bool, failed: bool) -> None:
+        """Compares a request with the newest one of the other version that waits."""
+        if (pair := match(self._unmatched[rollout.id], is_candidate, failed)) is not None:
             self._count(rollout.id, compare_errors(*pair))
-            self._count(rollout.id, compare_latency(rollout, *pair))
 
     async def _shadow(
         self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest,
         answers: Sequence[StoredAnswer], *, incumbent_failed: bool,
     ) -> None:  # fmt: skip
-        outcome = await self._compute(rollout, entries, request, timed=not incumbent_failed)
+        entry = entries[rollout.candidate]
+        outcome = await self._attempt(entry, request)
         if isinstance(outcome, Exception) and not is_failure(outcome):
             self._drop(rollout, answers)
             return
         failed = isinstance(outcome, Exception)
         self._metrics.shadows.labels("failed" if failed else "computed").inc()
         self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
-        self._count(rollout.id, compare_errors(_trial(outcome), Trial(incumbent_failed, 0.0)))
-        entry = entries[rollout.candidate]
+        self._count(rollout.id, compare_errors(failed, incumbent_failed))
         if isinstance(outcome, Exception) or incumbent_failed or entry.task.type not in JUDGED_TYPES:
             self._keep(answers)
             return
@@ -191,25 +180,6 @@ class Recorder:
         self._count(rollout.id, {"disagreement": {"wins": num_equal, "losses": len(others) - num_equal}})
         pairs = zip(answers, others, strict=True)
         self._keep([StoredAnswer(**{**vars(one), "shadow": other}) for one, other in pairs])
-
-    async def _compute(
-        self, rollout: StoredRollout, entries: Mapping[int, Entry], request: PredictionRequest, *, timed: bool
-    ) -> Prediction | Exception:
-        """The candidate's answer.
-
-        A shadow is computed while the server sends the answer and reads the next request, so it takes longer than the
-        answer did. Latencies are therefore compared with a shadow of the incumbent, and a random one of the two is
-        computed first: so equal versions win as often as they lose. Not if it has failed, because another failure of
-        one request would count for its quarantine.
-        """
-        arms = [rollout.candidate]
-        if timed and random.random() < TIMED_SHARE:
-            arms = random.sample([rollout.candidate, rollout.incumbent], 2)
-        outcomes = {number: await self._attempt(entries[number], request) for number in arms}
-        if rollout.incumbent in outcomes:
-            trials = _trial(outcomes[rollout.candidate]), _trial(outcomes[rollout.incumbent])
-            self._count(rollout.id, compare_latency(rollout, *trials))
-        return outcomes[rollout.candidate]
 
     async def _attempt(self, entry: Entry, request: PredictionRequest) -> Prediction | Exception:
         try:
@@ -236,34 +206,20 @@ def is_failure(error: object) -> bool:
     return isinstance(error, InferenceFailed | ServerError) or not isinstance(error, PeltierError | TimeoutError)
 
 
-def match(waiting: list[tuple[bool, Trial]], is_candidate: bool, trial: Trial) -> tuple[Trial, Trial] | None:
-    """The trials of the candidate and of the incumbent that are compared under a share: this one, and the newest one of
-    the other version that waits. If none does, this one waits."""
+def match(waiting: list[tuple[bool, bool]], is_candidate: bool, failed: bool) -> tuple[bool, bool] | None:
+    """Whether the candidate and the incumbent have failed in the requests that are compared under a share: this one,
+    and the newest one of the other version that waits. If none does, this one waits."""
     if not waiting or waiting[-1][0] == is_candidate:
-        waiting.append((is_candidate, trial))
+        waiting.append((is_candidate, failed))
         del waiting[:-_MAX_UNMATCHED]
         return None
     other = waiting.pop()[1]
-    return (trial, other) if is_candidate else (other, trial)
+    return (failed, other) if is_candidate else (other, failed)
 
 
-def compare_errors(candidate: Trial, incumbent: Trial) -> dict[str, Any]:
+def compare_errors(candidate_failed: bool, incumbent_failed: bool) -> dict[str, Any]:
     """One comparison of whether two requests failed, as counts."""
-    return {"errors": compared(not candidate.has_failed, not incumbent.has_failed)}
-
-
-def compare_latency(rollout: StoredRollout, candidate: Trial, incumbent: Trial) -> dict[str, Any]:
-    """One comparison of the computing times of two requests, as counts; none if one of them failed."""
-    if candidate.has_failed or incumbent.has_failed:
-        return {}
-    slowdown = float(rollout.guard.get("max_slowdown", 1.5))
-    slower = candidate.compute_ms > slowdown * incumbent.compute_ms
-    faster = incumbent.compute_ms > slowdown * candidate.compute_ms
-    return {"latency": compared(faster, slower)}
-
-
-def _trial(outcome: Prediction | Exception) -> Trial:
-    return Trial(True, 0.0) if isinstance(outcome, Exception) else Trial(False, outcome.timings.compute)
+    return {"errors": compared(not candidate_failed, not incumbent_failed)}
 
 
 def _answers(  # noqa: PLR0913 - what an answer is

@@ -64,13 +64,7 @@ class Rollouts:
             await self.report()
 
     async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> AliasRecord:
-        """Begins a guarded change of an alias. Raises `InvalidInput` for a disagreement of answers that are neither
-        right nor wrong, or what `RolloutRegistry.start` raises."""
-        if guard.max_disagreement is not None:
-            kind = self._catalog.get(caller.tenant, name).version(candidate).task.type
-            if kind not in JUDGED_TYPES:
-                rule = f"max_disagreement needs versions of {', '.join(JUDGED_TYPES)}, whose answers are equal or not"
-                raise InvalidInput(f"{rule}; these are {kind}")
+        """Begin a guarded change of an alias. Raises what `RolloutRegistry.start` raises."""
         draft = rollout_draft(guard)
         changed = await self._registry.start(caller.tenant, name, alias, candidate, draft, actor=caller.actor)
         await self._sync.sync_after_write()

@@ -53,31 +53,24 @@ def test_nothing_is_decided_without_counts() -> None:
     """Until the end."""
     verdict = decide(rollout({}), NOW)
     assert verdict.state is None
-    assert verdict.numbers["evidence"] == {"accuracy": 1, "errors": 1, "latency": 1, "promotion": 1}
-    assert verdict.numbers["needed"] == {
-        "accuracy": 40,
-        "errors": pytest.approx(120),
-        "latency": pytest.approx(120),
-        "promotion": 20,
-    }
+    assert verdict.numbers["evidence"] == {"accuracy": 1, "errors": 1, "promotion": 1}
+    assert verdict.numbers["needed"] == {"accuracy": 40, "errors": 40, "promotion": 20}
 
 
 @pytest.mark.parametrize(
     ("counts", "state", "reason"),
     [
         ({"accuracy": {"losses": 12}}, "rolled_back", "the candidate is less accurate"),
-        ({"errors": {"losses": 14}}, "rolled_back", "the candidate fails more often"),
-        ({"latency": {"losses": 14}}, "rolled_back", "the candidate is slower"),
-        ({"disagreement": {"wins": 50, "losses": 30}}, "rolled_back", "the candidate's answers differ too often"),
+        ({"errors": {"losses": 12}}, "rolled_back", "the candidate fails more often"),
         ({"accuracy": {"wins": 12}}, "promoted", "the candidate is at most 0.02 less accurate"),
         ({"accuracy": {"wins": 12}, "errors": {"losses": 14}}, "rolled_back", "the candidate fails more often"),
         ({"accuracy": {"ties": 1500}}, "promoted", "the candidate is at most 0.02 less accurate"),
-        ({"accuracy": {"wins": 5, "losses": 5}, "latency": {"wins": 400}}, None, ""),
+        ({"accuracy": {"wins": 5, "losses": 5}, "errors": {"wins": 400}}, None, ""),
     ],
 )
 def test_what_decides(counts: Mapping[str, Any], state: str | None, reason: str) -> None:
     """Any harm rolls back, whatever else is better; a promotion needs accuracy alone."""
-    verdict = decide(rollout(counts, max_disagreement=0.1), NOW)
+    verdict = decide(rollout(counts), NOW)
     assert (verdict.state, verdict.reason.partition(":")[0]) == (state, reason)
 
 

@@ -145,10 +145,6 @@ async def test_a_guarded_change_begins_once(
     [
         ({"guard": {"shadow": True}}, "a guard needs the alias that it guards"),
         ({"alias": "best", "guard": {}}, "a guard has either a share between 0 and 1, or shadow: true"),
-        (
-            {"alias": "best", "guard": {"shadow": True, "max_disagreement": 0.1}},
-            "max_disagreement needs a task of classification, multilabel, text2text; this one is regression",
-        ),
     ],
 )
 async def test_a_guard_that_cannot_be_is_refused_before_the_training(

@@ -29,7 +29,7 @@ export function RolloutCard({ adapter, versions }: Props) {
     <Card title="Guarded rollouts" actions={start}>
       <p className={styles.note}>
         {canStart
-          ? "A version is tried behind an alias. Feedback, failures and latency decide whether the alias then means it."
+          ? "A version is tried behind an alias. Feedback and failures decide whether the alias then means it."
           : "To try a version, the adapter needs two versions and an alias that means one of them."}
       </p>
       {aliases.map(({ alias }) => (

@@ -4,8 +4,6 @@
 export const TESTS = [
   { id: "accuracy", says: "Less accurate", decision: "roll back" },
   { id: "errors", says: "Fails more often", decision: "roll back" },
-  { id: "latency", says: "Slower", decision: "roll back" },
-  { id: "disagreement", says: "Differs too often", decision: "roll back" },
   { id: "promotion", says: "As accurate or better", decision: "promote" },
 ] as const;
 
