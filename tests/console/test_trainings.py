@@ -46,7 +46,13 @@ def begin(site: Site, task: str) -> str:
 def at(step: int) -> NewEvent:
     """A validation after this step of ten."""
     progress = {"step": step, "max_steps": 10, "epoch": step / 2, "loss": 3 / step, "learning_rate": 1e-3 / step}
-    score = {"metric": "accuracy", "value": step / 10, "best": step / 10, "best_step": step, "seconds_left": 10.0 - step}
+    score = {
+        "metric": "accuracy",
+        "value": step / 10,
+        "best": step / 10,
+        "best_step": step,
+        "seconds_left": 10.0 - step,
+    }
     return NewEvent("progress", f"Step {step} is done.", {**progress, **score})
 
 

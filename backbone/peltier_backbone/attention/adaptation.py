@@ -40,8 +40,8 @@ class Adaptation(Protocol):
         """Runs of neighbouring rows that attend together, covering all rows in order."""
 
     def embed(self, x: Tensor) -> Tensor:
-        """The embeddings `x` of an encoder without a norm of them, T5's or EuroBERT's; T5's with soft prompts instead of
-        placeholder tokens. It may change `x` in place."""
+        """The embeddings `x` of an encoder that has no norm of them, T5's or EuroBERT's; T5's with soft prompts instead
+        of placeholder tokens. It may change `x` in place."""
 
     def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
         """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
