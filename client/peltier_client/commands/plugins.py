@@ -36,7 +36,6 @@ KNOWN = {
     "sweep": Known("Train many runs and compare presets, seeds, sizes and settings.", "training"),
     "worker": Known("Train what tenants send to a server.", "training"),
     "evaluate": Known("Measure an artifact on labelled data.", "training"),
-    "pretrain": Known("Pretrain a small T5 on plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
     "import": Known("Convert an adapter of another library to an artifact.", "adapters"),

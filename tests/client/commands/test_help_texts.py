@@ -131,7 +131,7 @@ def test_literal_is_exact(text: str) -> None:
 
 
 TYPED = {
-    "peltier pre": ["predict", "pretrain", "presets"],
+    "peltier pre": ["predict", "presets"],
     "peltier keys ": ["create", "list", "revoke"],
     "peltier store e": ["export"],
     "peltier predict --max": ["--max-new-tokens"],
