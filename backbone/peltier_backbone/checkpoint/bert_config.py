@@ -16,6 +16,8 @@ _SIZES = {
     "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
 }
+# transformers reads BERT's keys of these in place of a family's own keys.
+_ALIASED = ("hidden_size", "num_layers", "num_heads")
 # The buckets of distances, and the distance from which on all share one. MPNet's code has no others.
 NUM_BUCKETS, MAX_DISTANCE = 32, 128
 # MPNet numbers positions from two on, whatever its padding index is.
@@ -109,8 +111,8 @@ def read_sizes(fields: Fields, family: PostNormFamily) -> dict[str, Any]:
     """The sizes that all of these families have, by their names in the configuration."""
     kind = BERT_FAMILIES[family]
     values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
-    for name, key in _SIZES.items():
-        fields.only(key, values[name])  # transformers reads it in place of the family's own key
+    for name in _ALIASED:
+        fields.only(_SIZES[name], values[name])
     if values["hidden_size"] % values["num_heads"]:
         raise fields.error(
             f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"

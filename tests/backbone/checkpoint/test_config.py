@@ -158,6 +158,12 @@ def test_a_refusal_names_the_keys_of_the_family(change: dict[str, Any], words: s
         parse_config({**file, **change}, "config.json")
 
 
+def test_a_key_that_transformers_does_not_read_is_ignored():
+    """DistilBERT's feed-forward layers have the width `hidden_dim`, whatever BERT's key says."""
+    file = {**DISTILBERT, "max_position_embeddings": 16}
+    assert parse_config({**file, "intermediate_size": 24}, "config.json") == parse_config(file, "config.json")
+
+
 @pytest.mark.parametrize(
     "text", ["{", "[1, 2]", "null", "\xff", "[" * 100_000], ids=["cut", "list", "null", "latin", "deep"]
 )
