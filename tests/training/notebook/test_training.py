@@ -193,3 +193,11 @@ def test_labels_are_named_by_values_of_python(bert: Backbone) -> None:
     assert adapter.manifest.task.labels == ("1", "0")
     with pytest.raises(TrainingError, match=r"^labels is '0,1'"):
         train(rows, bert, labels="0,1")
+
+
+@pytest.mark.parametrize("labels", [{0: "no", 1: "yes"}, {"yes": 1, "no": 0}, {"yes", "no"}, frozenset({"a", "b"})])
+def test_labels_without_an_order_of_their_own_are_refused(labels: Any, bert: Backbone) -> None:
+    """A mapping's keys are either positions or in an order that need not be theirs."""
+    rule = "it must be a list of names in the order of their positions"
+    with pytest.raises(TrainingError, match=rf"^labels is .*, a {type(labels).__name__}; {rule}$"):
+        train([("good", 1), ("bad", 0)], bert, labels=labels)

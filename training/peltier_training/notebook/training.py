@@ -12,6 +12,7 @@ from peltier_adapters.spec.tasks import TaskType
 
 from peltier_training.config.preparation import prepare
 from peltier_training.data.label_names import label_name
+from peltier_training.errors import TrainingError, shown
 from peltier_training.fit.preflight import Preflight
 from peltier_training.notebook.adapter import Adapter
 from peltier_training.notebook.examples import Examples, plain_value, write_rows
@@ -83,6 +84,11 @@ def _names(labels: Iterable[Any] | None) -> Any:
     """The names of labels; a text, which is no list of them, is left to the check of the request."""
     if labels is None or isinstance(labels, str):
         return labels
+    if isinstance(labels, Mapping | set | frozenset):
+        raise TrainingError(
+            f"labels is {shown(labels)}, a {type(labels).__name__}; it must be a list of names in the order of their "
+            "positions"
+        )
     return [label_name(plain_value(label)) for label in labels]
 
 
