@@ -78,8 +78,9 @@ def test_entities_and_spans_read_as_they_were(tmp_path: Path):
     """Words with tags, spans of characters, and answers in contexts."""
     text, path = "Ada met a  friend", tmp_path / "drawn.jsonl"
     entities = (GoldEntity(0, 3, "person"), GoldEntity(8, 17, "person"))
-    words = ((0, 3), (4, 7), (8, 17))
-    examples = [Example(text, label, "") for label in (Tagged(entities), Tagged(entities, words), Tagged(()))]
+    words, tags = ((0, 3), (4, 7), (8, 17)), ("B-person", "O", "B-person")
+    labels = Tagged(entities), Tagged(entities, words, tags), Tagged(())
+    examples = [Example(text, label, "") for label in labels]
     write_examples(path, examples, ("text",), "tags")
     found = read_file(Data(path, path, label_column="tags"), path, "token-classification", None).examples
     assert [(one.input, one.label) for one in found] == [(one.input, one.label) for one in examples]
