@@ -17,8 +17,9 @@ _TENANT_HEADER = TENANT_HEADER.encode()
 class Outgoing:
     """Wraps `send` of one request, and records the status and size of the answer.
 
-    It adds the request id, the tenant of an authenticated caller, and the headers of quotas. The answer closes the
-    connection if it `is_last`, if the server is leaving, or if the caller may still send parts of the body.
+    It adds the request id, the tenant of an authenticated caller, the headers of quotas, and that no cache may keep the
+    answer unless the app says what caches may do. The answer closes the connection if it `is_last`, if the server is
+    leaving, or if the caller may still send parts of the body.
 
     If the context counts the bytes of answers, an answer of more than 64 KiB counts until the socket has it or the
     request ends. A prediction reserves the bytes of its answer through the context before anything is computed. Any
@@ -77,6 +78,9 @@ class Outgoing:
         if of_quotas is not None:
             given = await of_quotas(message["status"])
             headers += [(name.encode(), value.encode()) for name, value in given.items()]
+        if not any(name == b"cache-control" for name, _ in headers):
+            # A shared cache would give it to other callers, or after the state has changed.
+            headers.append((b"cache-control", b"no-store"))
         headers.append((b"x-request-id", self._context.request_id.encode()))
         if self._context.known_caller is not None:
             headers.append((_TENANT_HEADER, self._context.tenant.encode()))

@@ -151,6 +151,14 @@ async def test_any_large_answer_is_counted_and_sent_in_pieces(num_bytes: int) ->
     assert bound.total == 0
 
 
+def test_no_cache_keeps_an_answer(crowd: Crowd) -> None:
+    """Neither of a list or a refusal, unless the route says how long an answer stays true."""
+    for path in ("/info", "/v1/adapters", "/v1/adapters/none", "/nothing"):
+        assert crowd.ask("a", "GET", path).headers.get_list("cache-control") == ["no-store"], path
+    console = crowd.ask("a", "GET", "/console/").headers.get_list("cache-control")
+    assert len(console) == 1
+
+
 async def _sent(app: ASGIApp, bound: SharedBound) -> tuple[int, bytes]:
     """Status and body of its answer, no piece of which is large."""
     messages: list[Message] = []
