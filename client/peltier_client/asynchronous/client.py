@@ -62,7 +62,7 @@ class AsyncClient:
     pause that the server asks for, and then have fewer requests in flight, so any number of calls may begin at once.
     A process that is forked later has connections of its own. An answer to another request is a `ConnectionFailed`.
     `timeout` is in seconds, for each of connecting, sending and waiting for the answer. `transport` replaces the
-    network, for tests.
+    network, for tests: its answers are not compared with the requests, and no process that is forked later may use it.
 
         async with AsyncClient("http://127.0.0.1:8000", api_key="plt_…") as client:
             predictions = await client.predict("sst2", ["a gem of a film"])

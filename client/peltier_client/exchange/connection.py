@@ -104,17 +104,20 @@ def http_request(
 ) -> httpx2.Request:  # fmt: skip
     """`request` as `http` sends it, with an id of its own each time. `tenant` is the caller's, None while it is
     unknown."""
-    own_id = {REQUEST_ID_HEADER: new_request_id()}
+    built = _built(http, request, tenant)
+    built.headers[REQUEST_ID_HEADER] = new_request_id(built)
+    return built
+
+
+def _built(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any], tenant: str | None) -> httpx2.Request:
     if request.file is not None:
         name, content = request.file
         sent = content if request.on_progress is None else ReportedFile(content, request.on_progress)
         files = {"file": (name, sent, "application/octet-stream")}
         if request.report is not None:
             files["report"] = (*request.report, "application/json")
-        return http.build_request(request.method, request.path, data=dict(request.form), files=files, headers=own_id)
-    headers = (
-        own_id | dict(request.headers) | ({"content-type": "application/json"} if request.json is not None else {})
-    )
+        return http.build_request(request.method, request.path, data=dict(request.form), files=files)
+    headers = dict(request.headers) | ({"content-type": "application/json"} if request.json is not None else {})
     session = session_id(request.task, tenant)
     if session is not None:
         headers[SESSION_HEADER] = session

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import httpx2
 import stamina
 
-from peltier_client.errors import PeltierError, TimedOut
+from peltier_client.errors import InvalidInput, PeltierError, TimedOut
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
 from peltier_client.exchange.forks import OwnBody, num_forks
 from peltier_client.exchange.in_flight import RequestGate, is_refusal
@@ -46,7 +46,8 @@ class Pool:
 
 class Sender:
     """The connection pool of one server, with retries and a limit on requests in flight that follows the server. A
-    forked process opens a pool of its own. Every method raises a `PeltierError`."""
+    forked process opens a pool of its own, or is refused if the transport was given. Every method raises a
+    `PeltierError`."""
 
     def __init__(self, connection: ServerConnection, transport: httpx2.BaseTransport | None) -> None:
         self.connection = connection
@@ -106,15 +107,26 @@ class Sender:
 
     def close(self) -> None:
         """Close all connections."""
-        self._own_pool().http.close()
+        if not self._is_shared:
+            self._own_pool().http.close()
 
     def _open_pool(self, parent: Pool | None) -> Pool:
         http = httpx2.Client(**self.connection.options, transport=self._transport)
         return Pool(http, RequestGate(), num_forks(), parent)
 
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the connections are those of a given transport, which the parent of this process uses too."""
+        return self._transport is not None and self._pool.num_forks != num_forks()
+
     def _own_pool(self) -> Pool:
         pool = self._pool
         if pool.num_forks != num_forks() and not pool.http.is_closed:
+            if self._is_shared:
+                raise InvalidInput(
+                    "the client was given its transport before this process was forked, which would read answers from "
+                    "the parent's connections: create a client in this process"
+                )
             pool = self._pool = self._open_pool(pool)
         return pool
 
@@ -144,7 +156,8 @@ class Sender:
         response = pool.http.send(http_request(pool.http, request, self._tenant), stream=True)
         response.stream = OwnBody(response)
         try:
-            self.connection.require_answer(response)
+            if self._transport is None:  # a given one may replay recorded answers
+                self.connection.require_answer(response)
         except PeltierError:
             response.close()  # ends the connection too, because the body is unread
             raise

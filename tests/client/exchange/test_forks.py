@@ -166,3 +166,37 @@ client.close()
 print(json.dumps(join(fork(lambda: text(client, "child")))))
 """)
     assert found == "RuntimeError: Cannot send a request, as the client has been closed."
+
+
+def test_a_given_transport_is_refused_in_a_child(run: Callable[[str], Any]) -> None:
+    """At once, also where the client would wait for a server that is away; the parent's connection stays open."""
+    sentence = (
+        "InvalidInput: the client was given its transport before this process was forked, which would read answers "
+        "from the parent's connections: create a client in this process"
+    )
+    found = run("""
+import httpx2
+
+client = Client(URL, transport=httpx2.HTTPTransport())
+text(client, "before")
+
+def child():
+    with client:
+        client.trainings.wait("trn_1")
+
+refused = [join(fork(child)), join(fork(lambda: text(client, "child")))]
+client.predict("e2e", "after")
+
+async def asynchronous():
+    other = AsyncClient(URL, transport=httpx2.AsyncHTTPTransport())
+    await other.health()
+    return other
+
+with asyncio.Runner() as runner:
+    other = runner.run(asynchronous())
+    refused.append(join(fork(lambda: asyncio.run(other.health()))))
+    runner.run(other.close())
+client.close()
+print(json.dumps(refused))
+""")
+    assert found == [sentence] * 3
