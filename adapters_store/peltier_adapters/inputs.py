@@ -130,6 +130,9 @@ def _padded(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
 def _check_text(tokenizer: Tokenizer, text: str, max_chars: int | None) -> None:
     read = text[:max_chars]
     if not is_visible(read):
+        if is_visible(text):
+            rule = "all that are read of it, have none that is visible"
+            raise InputError(f"the first {max_chars} characters of an input text, {rule}")
         raise InputError("an input text is empty; every text must have at least one visible character")
     try:
         text.encode()

@@ -73,8 +73,21 @@ def test_a_text_of_invisible_characters_is_refused(text: str, backbone: str, req
         with pytest.raises(InputError, match=words):
             encode_input(reader, task, value)
     assert encode_known(reader, single, text) is None
-    with pytest.raises(InputError, match=words):
-        encode_input(reader, single, text + "a", max_chars=len(text))
+
+
+@pytest.mark.parametrize("blank", [" " * 10, "\n" * 10, "\u200b" * 10])
+def test_a_text_that_begins_with_invisible_characters_is_not_called_empty(blank: str, bert: Backbone):
+    """If none of those that are read is visible; one text, a pair, and windows."""
+    words = "the first 10 characters of an input text, all that are read of it, have none that is visible"
+    single = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=16)
+    pair = single.model_copy(update={"inputs": "pair"})
+    for task, value in [(single, blank + "a"), (pair, ("a", blank + "a")), (TAGS, blank + "a")]:
+        with pytest.raises(InputError, match=words):
+            encode_input(bert, task, value, max_chars=10)
+    for text in (blank, blank[1:] + "\u200b\n"):
+        with pytest.raises(InputError, match="an input text is empty"):
+            encode_input(bert, single, text, max_chars=10)
+    assert encode_input(bert, single, blank[1:] + "a", max_chars=10)
 
 
 def test_a_text_without_tokens_is_refused(bert: Backbone, roberta: Backbone):
