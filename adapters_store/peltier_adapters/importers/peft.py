@@ -3,13 +3,10 @@ rank-stabilised scales, DoRA, VeRA, IA3, prefix, prompt and LayerNorm tuning. Ch
 files whose modules are not those that the configuration names."""
 
 import json
-import math
 import re
-import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from peltier_backbone.backbone import Backbone
@@ -42,7 +39,8 @@ from peltier_adapters.importers.shared.parts import (
     unfold_prefix,
 )
 from peltier_adapters.importers.shared.peft_modules import find_kind, model_modules
-from peltier_adapters.importers.shared.peft_targets import INVALID_PATTERN, Targets
+from peltier_adapters.importers.shared.peft_strengths import Strength, find_strength
+from peltier_adapters.importers.shared.peft_targets import Targets
 from peltier_adapters.importers.shared.scales import Factors, create_scale
 from peltier_adapters.importers.shared.shared_heads import num_sharing, repeat_heads, repeat_shared
 from peltier_adapters.spec.tasks import TaskType
@@ -137,19 +135,6 @@ def _read_frozen(backbone: Backbone, prefix: str = "") -> dict[str, Tensor]:
 Read = tuple[list[ImportedPart], Checkpoint]
 
 
-@dataclass(frozen=True)
-class _Strength:
-    """The alpha and the rank of one module; with `stable` its scale is alpha over the rank's root."""
-
-    alpha: float
-    rank: int
-    stable: bool
-
-    @property
-    def scale(self) -> float:
-        return self.alpha / (math.sqrt(self.rank) if self.stable else self.rank)
-
-
 def _read_lora(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     """The LoRA part, and the rest of the checkpoint."""
     config = targets.config
@@ -158,7 +143,8 @@ def _read_lora(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> 
     adapted = list(dict.fromkeys(match[1] for match in inner.matches(r"(.*?)\.lora_.*")))
     _drop_copies(inner)
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
-    strengths = {_base_module(module): _strength(module, config) for module in adapted}
+    ranks = {module: rest.num_rows(f"{_base_module(module)}{_A}") for module in adapted}
+    strengths = {_base_module(module): find_strength(module, config, rank) for module, rank in ranks.items()}
     modules = lora_modules(backbone.config)
     for module in strengths:
         if module not in modules and module not in (_POOLER, _HEAD_DENSE):
@@ -204,7 +190,7 @@ def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
         )
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
-    # `_strength` reads the ranks and alphas of the adapted modules; dropout applies only to training.
+    # `find_strength` reads the ranks and alphas of the adapted modules; dropout applies only to training.
     config.ignore(
         "r",
         "lora_alpha",
@@ -219,7 +205,7 @@ def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
 
 
 def _take_pairs(
-    rest: Checkpoint, strengths: Mapping[str, _Strength], config: BackboneConfig
+    rest: Checkpoint, strengths: Mapping[str, Strength], config: BackboneConfig
 ) -> dict[ModuleSite, LoraPair]:
     modules = lora_modules(config)
     pairs = {}
@@ -292,7 +278,7 @@ def _add_pooler(rest: Checkpoint, backbone: Backbone) -> None:
     rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float(), **own})
 
 
-def _merge_dense(rest: Checkpoint, module: str, own: _Strength, backbone: Backbone) -> None:
+def _merge_dense(rest: Checkpoint, module: str, own: Strength, backbone: Backbone) -> None:
     """Merges the LoRA of a layer of the head into the layer's weight among the tensors of `rest`."""
     hidden = backbone.config.hidden_size
     a = take_down(rest, f"{module}{_A}", hidden, own.rank)
@@ -301,28 +287,6 @@ def _merge_dense(rest: Checkpoint, module: str, own: _Strength, backbone: Backbo
     if rest.matches(rf"{re.escape(module + _MAGNITUDE)}.*"):
         weight = weight * _magnitude(rest, module, weight)[:, None]
     rest.put_back({f"{module}.weight": weight})
-
-
-def _strength(module: str, config: ConfigFile) -> _Strength:
-    alphas, alpha = _by_pattern("alpha_pattern", module, config)
-    ranks, rank = _by_pattern("rank_pattern", module, config)
-    return _Strength(
-        config.number("lora_alpha", 8) if alpha is None else alphas.number(alpha, 8),
-        (config.count("r") if config.get("r") is not None else 8) if rank is None else ranks.count(rank),
-        bool(config.get("use_rslora", False)),
-    )
-
-
-def _by_pattern(setting: str, module: str, config: ConfigFile) -> tuple[ConfigFile, str | None]:
-    """The patterns, and the first of them that matches the end of the module's name, as in PEFT."""
-    patterns: Any = config.get(setting, {})
-    if not isinstance(patterns, dict) or not all(type(value) in (int, float) for value in patterns.values()):
-        raise AdapterError(f"{config.where}: {setting} is {reprlib.repr(patterns)}; it must map names to numbers")
-    try:
-        key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
-    except INVALID_PATTERN:
-        raise AdapterError(f"{config.where}: {setting} {patterns} has an invalid regular expression") from None
-    return ConfigFile(patterns, config.where), key
 
 
 def _ia3(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:

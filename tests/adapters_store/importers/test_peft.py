@@ -104,6 +104,47 @@ def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft
     torch.testing.assert_close(tensors["head.dense.weight"], (bert.bert.pooler.weights()[0] + b @ a / 2).T)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "alphas", "version", "alpha"),
+    [
+        ({"query": 2}, {"self.query": 16}, "0.13.2", 4),
+        ({"query": 2}, {"self.query": 16}, "0.14.0", 16),
+        ({"query": 2}, {"self.query": 16}, "0.21.2", 16),
+        ({"query": 2}, {"query": 16}, None, 16),
+        ({}, {"query": 16}, None, 16),
+        ({"^bert.*query": 5}, {}, None, 4),
+        ({"^bert.*query": 5}, {"^bert.*query": 16}, None, 4),
+        ({"^bert.*query": 2}, {"^bert.*query": 16}, "0.15.0", 16),
+        ({"value": 5}, {"^bert.*query": 16}, "0.14.0", 4),
+    ],
+)
+def test_patterns_are_read_as_the_version_that_saved_them_did(
+    ranks: dict[str, int],
+    alphas: dict[str, int],
+    version: str | None,
+    alpha: int,
+    save_peft: SavePeft,
+    bert: Backbone,
+) -> None:
+    """Before 0.14 the first pattern of both tables is that of the rank and of the alpha, and before 0.15 none may begin
+    with ^. Without a version a rule counts if it gives the rank that the tensors have."""
+    path = save_peft(rank_pattern=ranks, alpha_pattern=alphas, peft_version=version)
+    tensors, own = read_peft(path, bert).tensors, load_file(path / "adapter_model.safetensors")
+    product = own[f"{QUERY}.lora_B.weight"] @ own[f"{QUERY}.lora_A.weight"]
+    torch.testing.assert_close(tensors["lora.down"][0, 0] @ tensors["lora.up"][0, 0], alpha / 2 * product.T)
+
+
+def test_patterns_that_versions_read_differently_are_refused_without_a_version(
+    save_peft: SavePeft, bert: Backbone
+) -> None:
+    """The tensors tell the rank, but not the alpha."""
+    path = save_peft(rank_pattern={"query": 2}, alpha_pattern={"self.query": 16})
+    with pytest.raises(
+        AdapterError, match=r"self\.query' the alpha 16 in later versions of PEFT and 4 in earlier ones"
+    ):
+        read_peft(path, bert)
+
+
 def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
     """The longest text is shorter by the length of the prefix; a prefix that leaves no room for a text is refused."""
     config, length = bert.config, bert.config.max_tokens - 3

@@ -64,6 +64,10 @@ class Checkpoint:
         """The number of dimensions of the tensor `name`; None if there is no such tensor."""
         return self._left[name].dim() if name in self._left else None
 
+    def num_rows(self, name: str) -> int | None:
+        """The first size of the tensor `name`; None if there is no such tensor, or one without dimensions."""
+        return self._left[name].shape[0] if self.num_dims(name) else None
+
     def put_back(self, tensors: Mapping[str, Tensor]) -> None:
         """Adds `tensors` again, for another reader to take."""
         self._left.update(tensors)
