@@ -7,7 +7,7 @@ import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 
-ROW = Encoded(ids=(1, 2, 3), types=(0, 0, 0))
+ROW = Encoded(ids=(1, 2, 3), types=(0, 0, 0), counts_padding=True)
 # Artifacts record what adapters compute on it, so these never change: the first states of the last token.
 STATES = {
     "bert": [1.386936, -0.316255, 0.972669],

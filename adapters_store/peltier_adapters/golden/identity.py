@@ -40,7 +40,9 @@ class SubstituteProof:
         backbone = self._backbone.substitute
         # A long prefix may leave fewer positions for a text.
         ids = _IDS[: artifact.manifest.task.max_length]
-        row = Row(Encoded(ids, (0,) * len(ids)), self._banks.add(artifact), tree=_tree(backbone.config))
+        # One of these ids is the padding of a RoBERTa, which gives it no position; recorded outputs count it.
+        encoded = Encoded(ids, (0,) * len(ids), counts_padding=True)
+        row = Row(encoded, self._banks.add(artifact), tree=_tree(backbone.config))
         output = forward(backbone, [row])[0].logits.flatten()
         backbone.forget_vocabulary()  # as large as the backbone's own, and used by an upload alone
         return output

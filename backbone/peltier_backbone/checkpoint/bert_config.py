@@ -94,6 +94,10 @@ class BertConfig(EncoderConfig):
         return self.pad_token_id + 1 if self.kind.after_pad else 0
 
     @cached_property
+    def uncounted_token(self) -> int | None:
+        return self.pad_token_id if self.kind.after_pad else None
+
+    @cached_property
     def typed(self) -> bool:
         return self.kind.typed and self.num_token_types > 1
 
@@ -137,11 +141,6 @@ def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
         dropout=fields.rate(kind.key("hidden_dropout_prob"), 0.1),
         **values,
     )
-    for key in ("bos_token_id", "eos_token_id") if kind.after_pad else ():
-        if fields.raw.get(key) == config.pad_token_id:
-            raise fields.error(
-                f"pad_token_id is {config.pad_token_id}, as {key} is; a pad has no position, a token has"
-            )
     if config.max_tokens < 1:
         raise fields.error(f"max_position_embeddings {config.max_positions} leaves no position for a token")
     return config

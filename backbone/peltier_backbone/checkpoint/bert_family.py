@@ -18,10 +18,11 @@ class BertFamily:
 
     `embeds_types`: there is a table of token types. `typed`: token types are read; other families read every token as
     type zero, also in pairs. `pooled`: the encoder has a pooler. `after_pad`: a row's first position is the padding
-    index plus one, otherwise zero. `factored`: embeddings have a width of their own, and a map to the hidden size.
-    `relative`: attention also has a bias by distance, as T5's encoder, which all layers share. `rotary`: positions are
-    rotary, and there is no table of them. `gated`: feed-forward layers are gated, as those of T5 v1.1; `swish` is their
-    activation, otherwise GELU. The maps named by `unbiased` have no bias.
+    index plus one, otherwise zero, and a token that is the padding has the padding index as its position. `factored`:
+    embeddings have a width of their own, and a map to the hidden size. `relative`: attention also has a bias by
+    distance, as T5's encoder, which all layers share. `rotary`: positions are rotary, and there is no table of them.
+    `gated`: feed-forward layers are gated, as those of T5 v1.1; `swish` is their activation, otherwise GELU. The maps
+    named by `unbiased` have no bias.
     """
 
     prefixes: tuple[str, ...]

@@ -115,6 +115,11 @@ class BackboneConfig(ABC):
         return 0
 
     @property
+    def uncounted_token(self) -> int | None:
+        """The token that takes no position: its own is always the one before `first_position`. None if all count."""
+        return None
+
+    @property
     def typed(self) -> bool:
         """Whether token types are embedded."""
         return False

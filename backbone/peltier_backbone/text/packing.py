@@ -1,6 +1,6 @@
 """Packed batches: rows lie back to back, so the model computes no pad tokens but those that a row itself has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from typing import NamedTuple
@@ -15,7 +15,8 @@ from peltier_backbone.text.token_places import NO_WORD, NOWHERE, Span
 @dataclass(slots=True, unsafe_hash=True)
 class Encoded:
     """One tokenised row: ids and token types of equal length. Its last `pads` tokens are padding: they attend to the
-    other tokens, and no token attends to them. Its positions begin `offset` after an encoder's first. Truncation
+    other tokens, and no token attends to them. Its positions begin `offset` after an encoder's first; with
+    `counts_padding` each of its tokens takes one, in all families (`BackboneConfig.uncounted_token`). Truncation
     dropped `num_dropped` tokens of its texts; with `unread` it also dropped the rest of texts that the tokenizer did
     not read to the end. It never changes; it is not frozen because a frozen one takes six times as long to create.
 
@@ -27,6 +28,7 @@ class Encoded:
     types: tuple[int, ...]
     pads: int = 0
     offset: int = 0
+    counts_padding: bool = False
     num_dropped: int = 0
     unread: bool = False
     offsets: tuple[Span, ...] = ()
@@ -78,13 +80,20 @@ class Tokens(NamedTuple):
 def list_tokens(rows: Sequence[Encoded], config: BackboneConfig) -> Tokens:
     """The tokens of `rows` in the order given."""
     ids = list(chain.from_iterable(row.ids for row in rows))
-    starts = [config.first_position + row.offset for row in rows]
     return Tokens(
         ids=ids,
         types=list(chain.from_iterable(row.types for row in rows)) if config.typed else [0] * len(ids),
-        positions=list(
-            chain.from_iterable(range(start, start + len(row)) for start, row in zip(starts, rows, strict=True))
-        ),
+        positions=list(chain.from_iterable(_positions(row, config) for row in rows)),
+    )
+
+
+def _positions(row: Encoded, config: BackboneConfig) -> Iterable[int]:
+    start, uncounted = config.first_position + row.offset, config.uncounted_token
+    if uncounted is None or row.counts_padding or uncounted not in row.ids:
+        return range(start, start + len(row))
+    nexts = accumulate((token != uncounted for token in row.ids), initial=start)
+    return (
+        config.first_position - 1 if token == uncounted else own for token, own in zip(row.ids, nexts, strict=False)
     )
 
 

@@ -141,6 +141,37 @@ def test_pooler_equals_transformers(bert: Backbone, bert_directory: Path):
     assert _distance(ours, theirs) < 1e-5
 
 
+@pytest.mark.parametrize("pad", [0, 1, 2, 5])
+def test_roberta_does_not_count_tokens_that_are_its_padding(pad: int, tmp_path: Path, bert_directory: Path):
+    """Wherever a row has the padding's id, the states are those of transformers, which gives it the padding's position.
+    A tokenizer may begin each row with that id, and a configuration may call it the beginning of a row."""
+    torch.manual_seed(pad)
+    config = RobertaConfig(
+        vocab_size=300, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=88,
+        max_position_embeddings=70, type_vocab_size=1, initializer_range=0.3, pad_token_id=pad, bos_token_id=pad,
+    )  # fmt: skip
+    model = RobertaModel(config).eval()
+    torch.nn.init.normal_(model.embeddings.position_embeddings.weight)
+    backbone = load_backbone(_save(model, tmp_path, bert_directory))
+    rows = [Encoded(ids, (0,) * len(ids)) for ids in ((pad, 9, pad, pad, 7, 8), (9, 8, 7), (8, pad), (pad,) * 40)]
+    rows.append(rows[1].padded(6, pad))
+    expected = torch.cat([_reference_with_pads(model, row) for row in rows])
+    assert _distance(_ours(backbone, rows), expected) < 1e-4
+    with torch.inference_mode():
+        assert _distance(backbone.bert(backbone.pack(rows)), expected) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["xlm_roberta", "camembert", "mpnet", "jina", "bert"])
+def test_a_padding_token_in_a_text_is_placed_as_in_transformers(name: str, request: pytest.FixtureRequest):
+    """By each family in its own way: some count it, and some do not."""
+    backbone: Backbone = request.getfixturevalue(name)
+    model = AutoModel.from_pretrained(request.getfixturevalue(f"{name}_directory")).eval()
+    pad = backbone.config.pad_token_id
+    rows = [Encoded(ids, (0,) * len(ids)) for ids in ((6, pad, 7, pad, 8, 9), (6, 7, 8))]
+    expected = torch.cat([_reference_with_pads(model, row) for row in rows])
+    assert _distance(_ours(backbone, rows), expected) < 1e-4
+
+
 @pytest.mark.parametrize("lengths", [(7, 7), (40, 40), (5, 33, 50, 1)])
 def test_pads_of_a_row_see_it_and_are_not_seen(lengths: tuple[int, ...], tmp_path: Path, bert_directory: Path):
     """Rows that bring pads of their own give transformers' states under a mask, at the pads too, whoever shares the

@@ -82,10 +82,6 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
             "relative_attention_num_buckets is 64; only 32",
         ),
         ({"model_type": "mpnet", "pad_token_id": 0}, "pad_token_id is 0; only 1"),
-        (
-            {"model_type": "roberta", "pad_token_id": 2, "eos_token_id": 2},
-            "pad_token_id is 2, as eos_token_id is; a pad has no position, a token has",
-        ),
         ({**MODERNBERT, "sliding_window": 8}, "sliding_window is 8; only 4 is served"),
         ({**DISTILBERT, "max_position_embeddings": 16, "num_hidden_layers": 1}, "num_hidden_layers is 1; only 2 is"),
         ({**DEBERTA, "relative_attention": False}, "relative_attention is False; only True"),

@@ -31,3 +31,11 @@ def test_roberta_positions_begin_after_its_padding(roberta: Backbone):
     """The positions of each row begin at two, after any other row."""
     packed = roberta.pack([Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0))])
     assert packed.positions.tolist() == [2, 3, 4, 2, 3]
+
+
+def test_only_roberta_leaves_out_its_padding(bert: Backbone, roberta: Backbone):
+    """A token that is the padding has the padding's position, whatever the offset; a row may count all its tokens."""
+    ids = (1, 5, 1, 2)
+    rows = [Encoded(ids, (0,) * 4), Encoded(ids, (0,) * 4, offset=4), Encoded(ids, (0,) * 4, counts_padding=True)]
+    assert roberta.pack(rows).positions.tolist() == [1, 2, 1, 3, 1, 6, 1, 7, 2, 3, 4, 5]
+    assert bert.pack([Encoded((0, 5, 0), (0, 0, 0))]).positions.tolist() == [0, 1, 2]
