@@ -106,6 +106,12 @@ class TaskOptions:
         return self.task_type or saved or _type_of(head)
 
     def _labels(self, kind: str, foreign: ImportedAdapter, outputs: int) -> tuple[str, ...]:
+        saved = foreign.labels
+        if isinstance(saved, AdapterError):
+            if not self.labels:
+                raise saved
+            logger.warning("%s; the labels are those that were given: %s", saved, ", ".join(self.labels))
+            saved = None
         if kind in EMBEDDING_TYPES:
             return self.labels or ()
         if kind == "span":
@@ -114,7 +120,6 @@ class TaskOptions:
             if outputs != 1:
                 raise AdapterError(f"a {kind} has one output; the checkpoint's head has {outputs}")
             return self.labels or (_ONE_LABEL[kind],)
-        saved = foreign.labels
         if self.labels and saved and self.labels != saved and set(self.labels) == set(saved):
             raise AdapterError(
                 f"labels {', '.join(self.labels)} were given; the checkpoint's head has them in another order: "

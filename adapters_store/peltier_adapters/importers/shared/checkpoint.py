@@ -187,7 +187,7 @@ class ConfigFile:
 
 def read_config(path: Path) -> ConfigFile:
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise AdapterError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(raw, dict):

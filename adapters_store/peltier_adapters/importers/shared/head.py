@@ -16,7 +16,7 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
-from peltier_adapters.importers.shared.labels import label_names, type_of_problem
+from peltier_adapters.importers.shared.labels import read_labels, type_of_problem
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
@@ -168,7 +168,7 @@ def read_plain_head(path: Path, task_type: TaskType | None, config: BackboneConf
             f"{checkpoint.where}: its classifier reads 'pooler.dense.weight', which the checkpoint does not have; "
             "save both"
         )
-    labels = label_names(settings, head.spec.outputs)
+    labels = read_labels(settings, head.spec.outputs)
     problem = None if head.spec.pooling == "tokens" else type_of_problem(settings, head.spec.outputs)
     return SavedHead(head, labels, problem or kind)
 
@@ -214,7 +214,7 @@ def read_sentence_head(directory: Path, config: BackboneConfig) -> SavedHead:
 def read_modules(path: Path) -> list[tuple[str, str]]:
     """The kind and the folder of each module in a `modules.json` of sentence-transformers."""
     try:
-        raw: Any = json.loads(path.read_text())
+        raw: Any = json.loads(path.read_text(encoding="utf-8"))
         return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in raw]
     except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
         raise AdapterError(f"{path} is not a list of modules: {error!r}") from None

@@ -73,10 +73,11 @@ def stacked_gates(found: Mapping[At, ImportedGate], leading: tuple[int, ...], hi
 @dataclass(frozen=True)
 class SavedHead:
     """A saved head. `piece` is None if there is no head or if it is the backbone's; `labels` and `task_type` are None
-    if the file does not contain them. `normalized`: its vectors get unit length."""
+    if the file does not contain them; `labels` are an error if it contradicts itself. `normalized`: its vectors get
+    unit length."""
 
     piece: ImportedPart | None = None
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | AdapterError | None = None
     task_type: TaskType | None = None
     normalized: bool = False
 
@@ -84,14 +85,14 @@ class SavedHead:
 @dataclass(frozen=True)
 class ImportedAdapter:
     """An adapter as parts. `method` becomes the name of its preset, and `origin` is recorded for people. `head` is None
-    on a T5 and if the checkpoint has none; `labels` are in the order of the head's outputs; `task_type` is known only
-    from some heads; `padded` and `normalized` are as in `TaskSpec`. `pooled`: it adapts the pooler, which only a head
-    of its own checkpoint can read."""
+    on a T5 and if the checkpoint has none; `labels` are in the order of the head's outputs, or the error of
+    `SavedHead`; `task_type` is known only from some heads; `padded` and `normalized` are as in `TaskSpec`. `pooled`: it
+    adapts the pooler, which only a head of its own checkpoint can read."""
 
     method: str
     pieces: Sequence[ImportedPart]
     head: ImportedPart | None = None
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | AdapterError | None = None
     task_type: TaskType | None = None
     origin: dict[str, Any] = field(default_factory=dict)
     padded: bool = False

@@ -20,12 +20,22 @@ _PROBLEMS: Mapping[str, TaskType] = {
 Names = tuple[str, ...]
 
 
+def read_labels(config: ConfigFile, outputs: int) -> Names | AdapterError | None:
+    """What `label_names` answers or raises. Given labels take the place of tables that contradict."""
+    try:
+        return label_names(config, outputs)
+    except AdapterError as error:
+        return error
+
+
 def label_names(config: ConfigFile, outputs: int) -> Names | None:
     """The names of a head's `outputs`, as the pipelines of transformers read them: those of `id2label`, or without it
     of `label2id`. None if there are none, or only the placeholders LABEL_0, LABEL_1, …
 
-    Raises an `AdapterError` unless each output has one name, and if the two tables differ.
+    Raises an `AdapterError` unless each output has a name of its own, and if the two tables differ in more than case
+    and white space.
     """
+    config.ignore(*_TABLES)
     count = config.get("num_labels", outputs)
     if count != outputs:
         raise AdapterError(f"{config.where}: num_labels is {count!r}; the head has {outputs} outputs")
@@ -34,7 +44,7 @@ def label_names(config: ConfigFile, outputs: int) -> Names | None:
     for key in {*list(found)[:1], *list(named)[:1]}:
         if len(found[key]) != outputs:
             raise AdapterError(f"{config.where}: {key} has {len(found[key])} labels; the head has {outputs} outputs")
-    if len(set(named.values())) > 1:
+    if len({tuple(" ".join(name.split()).casefold() for name in names) for names in named.values()}) > 1:
         first, second = (json.dumps(names, ensure_ascii=False) for names in named.values())
         raise AdapterError(
             f"{config.where}: id2label has the labels {first}, and label2id {second}; they must be equal"
@@ -60,7 +70,11 @@ def _table(config: ConfigFile, key: str) -> Names:
             f"{config.where}: the ids of {key} are {reprlib.repr([id_ for id_, _ in pairs])}; they must count from 0, "
             "each once"
         )
-    return tuple(_name(names[id_], key, config) for id_ in range(len(raw)))
+    ordered = tuple(_name(names[id_], key, config) for id_ in range(len(raw)))
+    twice = next((name for name in ordered if ordered.count(name) > 1), None)
+    if twice is not None:
+        raise AdapterError(f"{config.where}: {key} gives two outputs the name {twice!r}; each needs a name of its own")
+    return ordered
 
 
 def _id(value: Any) -> int | str:

@@ -43,7 +43,7 @@ _RULES = (
 
 
 def find_strength(module: str, config: ConfigFile, rank: int | None) -> Strength:
-    """The strength of `module`, whose tensors have this rank. PEFT has saved its version only since 0.17: without it
+    """The strength of `module`, whose tensors have this rank. PEFT has saved its version only since 0.18: without it
     every rule counts that gives this rank. Raises an `AdapterError` if such rules give different alphas."""
     version = re.match(r"(\d+)\.(\d+)", str(config.get("peft_version")))
     rules: Iterable[_Rule] = _RULES

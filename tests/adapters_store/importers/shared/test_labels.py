@@ -91,10 +91,11 @@ def test_answers_have_the_labels_and_scores_of_the_pipeline(
         {"label2id": list(NAMES)},
         {"id2label": list(PLACEHOLDERS), "label2id": BY_NAME},
         {"id2label": {}, "label2id": BY_NAME, "num_labels": 3},
+        {"id2label": BY_ID, "label2id": {"NO": 0, " Maybe": 1, "yes\n": 2}},
     ],
 )
 def test_names_are_found_in_either_table(settings: dict[str, Any]) -> None:
-    """Ids are integers or texts, and a table may be a list."""
+    """Ids are integers or texts, a table may be a list, and case and white space are those of `id2label`."""
     assert label_names(ConfigFile(settings, "config.json"), 3) == NAMES
 
 
@@ -137,8 +138,35 @@ def test_names_that_are_not_one_for_each_output_are_refused(settings: dict[str, 
 def test_two_labels_of_one_name_are_refused(bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
     """transformers then loses an id in `label2id`."""
     folder = _save_model(bert_directory, tmp_path / "model", id2label=["no", "no", "yes"])
-    with pytest.raises(AdapterError, match="two labels have the same name"):
+    with pytest.raises(AdapterError, match="id2label gives two outputs the name 'no'; each needs a name of its own"):
         _import(bare, folder, bert)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"id2label": BY_ID, "label2id": OTHER},
+        {"id2label": {"0": "no", "1": "no", "2": "yes"}, "label2id": {"no": 1, "yes": 2}},
+        {"id2label": {"1": "no", "2": "maybe", "3": "yes"}},
+        {"id2label": BY_ID, "label2id": BY_NAME | {"never": 3}},
+    ],
+)
+def test_given_labels_take_the_place_of_tables_that_contradict(
+    settings: dict[str, Any],
+    bare: Path,
+    bert: Backbone,
+    bert_directory: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line says so; there must still be one label for each output."""
+    folder = _save_model(bert_directory, tmp_path / "model", **settings)
+    with pytest.raises(AdapterError, match=r"config\.json: "):
+        _import(bare, folder, bert)
+    with pytest.raises(AdapterError, match="2 labels were given; the checkpoint's head has 3 outputs"):
+        _import(bare, folder, bert, labels=("a", "b"))
+    assert _import(bare, folder, bert, labels=("a", "b", "c")).task.labels == ("a", "b", "c")
+    assert caplog.messages[-1].endswith("; the labels are those that were given: a, b, c")
 
 
 @pytest.mark.parametrize(
