@@ -30,7 +30,6 @@ from peltier_adapters.ops.op import (
     PlacedOp,
     Program,
     Scaled,
-    common_depth,
 )
 
 
@@ -105,7 +104,9 @@ class NativeOps(GroupedOps):
         own = [one.program for one in groups if one.program is not None]
         self._acting = frozenset(place for program in set(own) for place in program.placed)
         self._norms = frozenset(index for program in set(own) for index in program.norms)
-        self._depth = common_depth(own)
+        depths = {program.depth for program in own}
+        assert len(depths) < 2, f"programs of one batch have depths {sorted(depths)}, and so other places"
+        self._depth = max(depths, default=0)
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
         self.records = any(one.gates is not None for one in groups)

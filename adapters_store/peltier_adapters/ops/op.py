@@ -166,12 +166,3 @@ def at(tensor: Tensor, flat: Tensor | None) -> Tensor:
     if flat.dim() == 1:
         return flat.as_strided(tensor.shape, tensor.stride(), start)
     return flat.as_strided((len(flat), *tensor.shape), (flat.stride(0), *tensor.stride()), start)
-
-
-def common_depth(programs: Iterable[Program]) -> int:
-    """The depth of the programs of a batch, by which their places are numbered; 0 without one. Raises a `ValueError`
-    for programs of several depths, whose places have other numbers."""
-    depths = sorted({program.depth for program in programs})
-    if len(depths) > 1:
-        raise ValueError(f"programs of one batch have depths {' and '.join(map(str, depths))}; they must have one")
-    return depths[0] if depths else 0

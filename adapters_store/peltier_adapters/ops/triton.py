@@ -31,7 +31,6 @@ from peltier_adapters.ops.op import (
     PrefixKeys,
     Program,
     at,
-    common_depth,
 )
 from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, merge_launches
 
@@ -41,7 +40,9 @@ class TritonOps(GroupedOps):
 
     def __init__(self, rows: Rows, tables: Mapping[Program, ProgramTable], groups: Sequence[AdapterGroup] = ()) -> None:
         self.rows, self._tables = rows, tables
-        self._depth = common_depth(tables)
+        depths = {program.depth for program in tables}
+        assert len(depths) < 2, f"programs of one batch have depths {sorted(depths)}, and so other places"
+        self._depth = max(depths, default=0)
         self._groups = groups if any(one.gates is not None for one in groups) else ()
         most = max((one.max_ops for one in tables.values()), default=1)
         self._gates = rows.starts.new_empty(most, len(rows), dtype=torch.float32)
