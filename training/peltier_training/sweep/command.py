@@ -1,7 +1,7 @@
 """`peltier sweep`. torch and transformers are imported when it runs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,26 +74,25 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     description = create_description(flags.over(read_description(file) if file is not None else {}))
     root = data or (file.parent if file is not None else Path())
     console = Console(stderr=True, highlight=False, markup=False)
-    trials = _list_trials(Grid(description, root, output), console)
-    # Every mistake has been reported before torch is imported, which takes seconds.
+    grid = Grid(description, root, output)
+    _print(grid.skipped, console)
+    trials = grid.trials()
+    # Nearly every mistake has been reported before torch is imported, which takes seconds.
     from peltier_training.sweep.executor import open_executor
     from peltier_training.sweep.sweep import Sweep
 
     with _say_how_to_continue(console), open_executor(executor, description.device, workers) as opened:
-        table = _run(Sweep(trials, output, opened, by), console, retry=retry)
+        planned = Sweep(trials, output, opened, by)
+        _print(grid.warnings(trials), console)
+        table = _run(planned, console, retry=retry)
     _print_table(table, as_json=json_output)
     if num_failed := sum(row.failed for row in table.rows):
         raise TrainingError(f"{num_failed} of {len(trials)} trials failed; {output}/results.jsonl says why")
 
 
-def _list_trials(grid: Grid, console: Console) -> list[Trial]:
-    """All trials. Prints which rows are skipped, and what the others may spoil."""
-    for line in grid.skipped:
+def _print(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
         console.print(line, soft_wrap=True)
-    trials = grid.trials()
-    for line in grid.warnings(trials):
-        console.print(line, soft_wrap=True)
-    return trials
 
 
 @contextmanager

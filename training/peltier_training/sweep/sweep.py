@@ -90,21 +90,22 @@ def _count_nothing(done: int, total: int) -> None:
 @dataclass(frozen=True)
 class Sweep:
     """Runs trials with `executor` and keeps their results in `folder`. `by` groups the table, by default by what
-    varies."""
+    varies. Raises a `TrainingError` for a `by` that no trial has."""
 
     trials: Sequence[Trial]
     folder: Path
     executor: Executor
     by: Sequence[str] | None = None
 
+    def __post_init__(self) -> None:
+        check_grouping(self.trials, self.by or ())
+
     def run(self, tell: Tell, count: CountTrials = _count_nothing, *, retry: bool = False) -> SweepTable:
         """Run every trial that has no result yet and, with `retry`, those that failed. `tell` gets a line for each, and
         `count` how many are done.
 
-        However the run ends, the folder's table and plots have the results so far. Raises a `TrainingError` for a `by`
-        that no trial has, before anything is run.
+        However the run ends, the folder's table and plots have the results so far.
         """
-        check_grouping(self.trials, self.by or ())
         self.folder.mkdir(parents=True, exist_ok=True)
         with Ledger.open(self.folder / "results.jsonl") as ledger:
             waiting = self._waiting(ledger, retry=retry)
