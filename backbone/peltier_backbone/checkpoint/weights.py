@@ -47,4 +47,6 @@ class Weights:
 def is_finite(tensor: Tensor) -> bool:
     """Whether no value of a floating-point tensor is NaN or infinite. It reads the tensor once and takes no memory; a
     test of each value takes thirty times as long."""
-    return not tensor.numel() or all(math.isfinite(bound) for bound in torch.stack(tensor.aminmax()).tolist())
+    if tensor.is_meta or not tensor.numel():  # sizes alone, or nothing
+        return True
+    return all(math.isfinite(bound) for bound in torch.stack(tensor.aminmax()).tolist())
