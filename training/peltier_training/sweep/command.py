@@ -16,7 +16,6 @@ from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import Flags, create_description, read_description
 from peltier_training.sweep.grid import Grid
-from peltier_training.sweep.trial import Trial
 
 if TYPE_CHECKING:
     from peltier_training.sweep.sweep import CountTrials, Sweep
