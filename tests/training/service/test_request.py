@@ -33,22 +33,54 @@ def test_settings_are_of_the_preset_and_of_the_training(machine: Machine):
 @pytest.mark.parametrize(
     ("settings", "texts", "maps"),
     [
-        ({"targets": "words"}, "words", None),
-        ({"targets": ["terrible", "great"]}, "terrible,great", None),
         ({"targets": "query, value"}, None, "query, value"),
+        ({"targets": ["query", "value"]}, None, "query,value"),
         ({"targets": "all-linear"}, None, "all-linear"),
-        ({"targets": "query,valu"}, None, "query,valu"),
         ({"label_targets": "words"}, "words", None),
+        ({"label_targets": ["terrible", "great"]}, "terrible,great", None),
         ({"targets": "query", "label_targets": "key,value"}, "key,value", "query"),
     ],
 )
 def test_a_lora_on_a_t5_has_maps_and_texts_of_labels(
     settings: Answer, texts: str | None, maps: str | None, t5: Backbone
 ):
-    """`targets` are the maps if they name one, and `label_targets` always the texts, also beside them."""
+    """`targets` are the maps, and `label_targets` the texts, also beside them."""
     run = run_of(Machine(t5.name, "cpu", threads=1), preset="lora", settings=settings)
     assert run.text.targets == texts
     assert run.overrides.get("targets") == maps
+
+
+@pytest.mark.parametrize("preset", ["lora", "vera"])
+@pytest.mark.parametrize(
+    ("targets", "wrong"), [("q,v", "q"), (["bad", "good"], "bad"), ("query,valu", "valu"), ("words", "words")]
+)
+def test_targets_that_are_no_maps_are_no_texts_of_labels(targets: Any, wrong: str, preset: str, t5: Backbone):
+    """A misspelt map is refused on a T5, and the sentence names the setting of the texts."""
+    rule = (
+        rf"preset '{preset}' has no map '{wrong}'; its maps are query, .*, and the texts of labels are label_targets$"
+    )
+    with pytest.raises(TrainingError, match=rf"^targets is .*, and {rule}"):
+        run_of(Machine(t5.name, "cpu", threads=1), preset=preset, settings={"targets": targets})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"targets": "a,b", "label_targets": "c,d"}, {"label_targets": "c", "targets": "a"}]
+)
+def test_texts_of_labels_are_given_once(settings: Answer, t5: Backbone):
+    """Else the last of the two would win."""
+    with pytest.raises(
+        TrainingError, match=r"^targets and label_targets are given, and with preset 'compacter' both are"
+    ):
+        run_of(Machine(t5.name, "cpu", threads=1), preset="compacter", settings=settings)
+
+
+def test_texts_of_labels_that_a_training_has_not_are_refused_by_their_name(machine: Machine, t5: Backbone):
+    """An encoder writes none, nor do other types of tasks have labels."""
+    asked = {"preset": "lora", "settings": {"label_targets": "words"}}
+    with pytest.raises(TrainingError, match=r"^label_targets is an option of T5; this backbone is of the family bert$"):
+        run_of(machine, **asked)
+    with pytest.raises(TrainingError, match=r"^label_targets is for classification; the task type is text2text$"):
+        run_of(Machine(t5.name, "cpu", threads=1), task_type="text2text", **asked)
 
 
 def test_other_presets_on_a_t5_have_texts_only(t5: Backbone):
@@ -62,8 +94,8 @@ def test_other_presets_on_a_t5_have_texts_only(t5: Backbone):
 def test_texts_of_labels_are_no_file_of_the_worker(t5: Backbone):
     """Under either name."""
     for name in ("targets", "label_targets"):
-        with pytest.raises(TrainingError, match=r"^targets is 'a\.json'; it must be digits, words or texts"):
-            run_of(Machine(t5.name, "cpu", threads=1), preset="lora", settings={name: "a.json"})
+        with pytest.raises(TrainingError, match=rf"^{name} is 'a\.json'; it must be digits, words or texts"):
+            run_of(Machine(t5.name, "cpu", threads=1), preset="compacter", settings={name: "a.json"})
 
 
 def test_a_multiplier_is_of_the_learning_rate(machine: Machine):

@@ -37,7 +37,7 @@ _OPTION_TYPES: Mapping[str, frozenset[TaskType]] = {
     "terms": _SPARSE,
     "flops_weight": _SPARSE,
 }
-# The name of `targets` in a request, where those of a LoRA are its maps.
+# The name of `targets` in a request, where those of a preset with maps are its maps.
 LABEL_TARGETS = "label_targets"
 # As in ColBERT (Khattab and Zaharia 2020, section 4.1).
 DEFAULT_VECTOR_SIZE = 128

@@ -109,16 +109,16 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
         raise TrainingError(
             f"preset {choice.preset!r} changes the backbone's weights, so it leaves no adapter to publish"
         )
-    numbers, text, embedding, overrides = _divide(request.settings, choice)
+    config = _config(choice.backbone)
+    numbers, text, embedding, overrides = _divide(request, choice, config)
     given = GivenValue({**numbers, "seed": request.seed}, overrides, text.get("template"))
     hyperparameters = _create(Hyperparameters, choice.numbers(given))
     if request.learning_rate_multiplier is not None:
-        rate = hyperparameters.learning_rate or default_rate(choice.preset, request.task_type, _config(choice.backbone))
+        rate = hyperparameters.learning_rate or default_rate(choice.preset, request.task_type, config)
         hyperparameters = replace(hyperparameters, learning_rate=rate * request.learning_rate_multiplier)
     if str(text.get("targets")).endswith(".json"):
-        raise TrainingError(
-            f"targets is {shown(text['targets'])}; it must be digits, words or texts, not a file's name"
-        )
+        name = LABEL_TARGETS if LABEL_TARGETS in request.settings else "targets"
+        raise TrainingError(f"{name} is {shown(text['targets'])}; it must be digits, words or texts, not a file's name")
     for name, most in _MOST.items():
         if (getattr(hyperparameters, name) or 0) > most:
             raise TrainingError(f"{name} is {getattr(hyperparameters, name)}; it must be at most {most:,}")
@@ -144,32 +144,60 @@ def create_run(request: RequestedTraining, data: Data, machine: Machine, *, resu
 
 
 def _divide(
-    settings: Mapping[str, Any], choice: ResolvedChoice
+    request: RequestedTraining, choice: ResolvedChoice, config: BackboneConfig
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, str]]:
     """Hyper-parameters, options of a T5, options of an embedding, and the preset's settings as texts."""
-    config = _config(choice.backbone)
     preset = sorted(find_method(choice.preset).settings({}, config))
+    if config.generates:
+        _check_targets(request.settings, choice.preset, has_maps="targets" in preset)
+    _check_label_targets(request, config)
     groups = [_names(kind) for kind in (Hyperparameters, TextOptions, EmbeddingOptions)]
     found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     overrides: dict[str, str] = {}
-    for given, value in settings.items():
+    for given, value in request.settings.items():
         if value is None or given == "label_separator":
             continue
         name = "targets" if given == LABEL_TARGETS else given
         place = next((place for place, names in enumerate(groups) if name in names), None)
-        if given in preset and not (name == "targets" and config.generates and not _name_maps(value)):
+        if given in preset:
             overrides[name] = _text(name, value)
         elif place is not None:
             found[place][name] = ",".join(map(str, value)) if isinstance(value, list) else value
         else:
-            raise TrainingError(_unknown(name, choice.preset, preset, [name for names in groups for name in names]))
+            known = [*(name for names in groups for name in names), LABEL_TARGETS]
+            raise TrainingError(_unknown(name, choice.preset, preset, known))
     return (*found, overrides)
 
 
-def _name_maps(targets: Any) -> bool:
-    """Whether `targets` are maps of a LoRA and not, on a T5, the texts of labels: one of them is a map's name."""
-    names = {name.strip() for name in _text("targets", targets).split(",")}
-    return not names.isdisjoint({*ALL_LINEAR, "all-linear"})
+def _check_targets(settings: Mapping[str, Any], preset: str, *, has_maps: bool) -> None:
+    """Refuse `targets` on a T5 that are no maps of a preset that has maps, or the texts of labels given twice."""
+    targets = settings.get("targets")
+    if targets is None:
+        return
+    if not has_maps:
+        if settings.get(LABEL_TARGETS) is not None:
+            raise TrainingError(
+                f"targets and {LABEL_TARGETS} are given, and with preset {preset!r} both are the texts of labels; give "
+                "one of them"
+            )
+        return
+    names = [name.strip() for name in _text("targets", targets).split(",")]
+    wrong = next((name for name in names if name not in ALL_LINEAR and names != ["all-linear"]), None)
+    if wrong is not None:
+        raise TrainingError(
+            f"targets is {shown(targets)}, and preset {preset!r} has no map {shown(wrong)}; its maps are "
+            f"{', '.join(ALL_LINEAR)}, or all-linear, and the texts of labels are {LABEL_TARGETS}"
+        )
+
+
+def _check_label_targets(request: RequestedTraining, config: BackboneConfig) -> None:
+    """Refuse them, by their name in a request, where there are none."""
+    if request.settings.get(LABEL_TARGETS) is None:
+        return
+    if not config.generates:
+        raise TrainingError(f"{LABEL_TARGETS} is an option of T5; this backbone is of the family {config.family}")
+    if request.task_type != "classification":
+        raise TrainingError(f"{LABEL_TARGETS} is for classification; the task type is {request.task_type}")
 
 
 def _config(backbone: str) -> BackboneConfig:
