@@ -176,6 +176,17 @@ def test_an_entity_whose_text_is_given_is_where_it_says(tmp_path: Path):
     assert example.label.entities == (GoldEntity(0, 3, "1"), GoldEntity(4, 12, "true"))
 
 
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [("Ada\nLovelace", "Ada Lovelace"), ("Ada \r\nLovelace", "Ada Lovelace"), ("Zoe\u0301 ", "Zo\u00e9")],
+)
+def test_the_text_of_an_entity_may_have_other_spaces_and_another_normal_form(text: str, own: str, tmp_path: Path):
+    """Tools such as brat write a line end within an entity as a space."""
+    given = {"start": 3, "end": 3 + len(text), "label": "person", "text": own}
+    (example,) = read(tmp_path, (f"Dr {text} wrote", [given]))
+    assert example.label.entities == (GoldEntity(3, 3 + len(text), "person"),)
+
+
 def test_tags_may_have_spaces_and_floats_for_positions(tmp_path: Path):
     """As cells of tables have them."""
     (example,) = read(tmp_path, (["Ada", "met"], ["B-x ", " O"]))
@@ -223,6 +234,26 @@ CONTEXT = "The Danube rises in the Black Forest, and the Inn in the Alps."
 def test_answers_are_read_in_each_form(cell: Any):
     """Lists, SQuAD's own objects, and JSON in a cell of a CSV file."""
     assert read_gold_spans(cell, CONTEXT) == (GoldSpan(24, "Black Forest"), GoldSpan(53, "the Alps"))
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("Ada\nLovelace", "Ada Lovelace"),
+        ("Ada\r\n Lovelace", "Ada\nLovelace"),
+        ("Zoe\u0301 Ann", "Zo\u00e9 Ann"),
+        ("Ann Zoe\u0301", "Ann  Zo\u00e9"),
+        ("Ann Zo\u00e9", "Ann\nZoe\u0301"),
+    ],
+)
+def test_an_answer_may_have_other_spaces_and_another_normal_form(written: str, given: str):
+    """It is the characters of the context, which may be more or fewer, from the given one on."""
+    answers = {"text": [given], "answer_start": [3]}
+    assert read_gold_spans(answers, f"Dr {written}, who wrote") == (GoldSpan(3, written),)
+    assert read_gold_spans(answers, f"Dr {written}") == (GoldSpan(3, written),)
+    for start in (0, 2, 4):
+        with pytest.raises(TrainingError, match=rf"^answer .* is not at character {start} of|character {start} to"):
+            read_gold_spans({"text": [given], "answer_start": [start]}, f"Dr {written}")
 
 
 @pytest.mark.parametrize("cell", [{"text": [], "answer_start": []}, [], "[]"])

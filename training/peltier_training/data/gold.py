@@ -11,7 +11,7 @@ from peltier_backbone.text.token_places import Span
 
 from peltier_training.data.examples import Example, OfWords
 from peltier_training.data.label_names import label_name
-from peltier_training.data.offsets import find_piece, unit_of
+from peltier_training.data.offsets import find_end, find_piece, folded, unit_of
 from peltier_training.errors import TrainingError, shown
 
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'
@@ -142,7 +142,7 @@ def _entity(one: Any, text: str) -> GoldEntity:
     what = f"entity {shown(name)} from character {first} to {last}"
     if not 0 <= first < last <= len(text):
         raise TrainingError(f"{what} is not in the text, which has {len(text)} characters{_hint(text, numbers, own)}")
-    if isinstance(own, str) and text[first:last] != own:
+    if isinstance(own, str) and folded(text[first:last]) != folded(own):
         raise TrainingError(f"{what} is {shown(text[first:last])} in the text{_hint(text, numbers, own)}")
     if not text[first:last].strip():
         raise TrainingError(f"{what} has only spaces")
@@ -197,10 +197,7 @@ def read_gold_spans(cell: Any, context: str) -> tuple[GoldSpan, ...]:
     The cell is `{"text": [...], "answer_start": [...]}`, the list of `{"text": ..., "answer_start": ...}` that SQuAD's
     own file has, or either as JSON in a text. Raises a `TrainingError` for an answer that is not in the context there.
     """
-    spans = tuple(_spans(_parsed_answers(cell)))
-    for span in spans:
-        _check(span, context)
-    return spans
+    return tuple(_placed(span, context) for span in _spans(_parsed_answers(cell)))
 
 
 def _parsed_answers(cell: Any) -> Any:
@@ -234,15 +231,17 @@ def _unreadable(cell: Any) -> TrainingError:
     return TrainingError(f"answers {shown(cell)} cannot be read; they must be {_FORMS}")
 
 
-def _check(span: GoldSpan, context: str) -> None:
+def _placed(span: GoldSpan, context: str) -> GoldSpan:
+    """The answer with the characters of its context."""
     start, end = span.start, span.start + len(span.text)
+    if (last := find_end(context, start, span.text)) is not None:
+        return GoldSpan(start, context[start:last])
     if start < 0 or end > len(context):
         raise TrainingError(
             f"answer {shown(span.text)} from character {start} to {end} is outside the context, which has "
             f"{len(context)} characters; the answer is {find_piece(context, start, None, span.text)}"
         )
-    if context[start:end] != span.text:
-        raise TrainingError(
-            f"answer {shown(span.text)} is not at character {start} of the context, which has "
-            f"{shown(context[start:end])} there; the answer is {find_piece(context, start, None, span.text)}"
-        )
+    raise TrainingError(
+        f"answer {shown(span.text)} is not at character {start} of the context, which has "
+        f"{shown(context[start:end])} there; the answer is {find_piece(context, start, None, span.text)}"
+    )

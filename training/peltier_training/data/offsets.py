@@ -1,6 +1,33 @@
-"""Finds in which unit wrong offsets were counted. Imports no torch."""
+"""Finds a piece of a text at its offset, and in which unit wrong offsets were counted. Imports no torch."""
 
+import re
+import unicodedata
+from itertools import islice
+
+_WORD = re.compile(r"\S+")
 _UNITS = (("UTF-16 code units", "utf-16-le", 2), ("bytes of UTF-8", "utf-8", 1))
+
+
+def folded(piece: str) -> str:
+    """The piece with single spaces in Unicode's normal form NFC. Tools write a line end within a piece as a space."""
+    return unicodedata.normalize("NFC", " ".join(piece.split()))
+
+
+def find_end(text: str, start: int, piece: str) -> int | None:
+    """Where a `piece` that begins at `start` ends, if the text there differs at most in white space and in the normal
+    form; None for any other text. The piece has a word."""
+    if text.startswith(piece, start) and start >= 0:
+        return start + len(piece)
+    if not 0 <= start < len(text) or text[start].isspace() != piece[0].isspace():
+        return None
+    words = [folded(word) for word in piece.split()]
+    found = list(islice(_WORD.finditer(text, start), len(words)))
+    if len(found) < len(words) or [folded(one.group()) for one in found[:-1]] != words[:-1]:
+        return None
+    last, own = found[-1], words[-1]
+    # Decomposed, a word has the most characters.
+    lengths = range(len(own), len(unicodedata.normalize("NFD", own)) + 1)
+    return next((last.start() + num for num in lengths if folded(last.group()[:num]) == own), None)
 
 
 def find_piece(text: str, start: int, end: int | None, piece: str) -> str:
