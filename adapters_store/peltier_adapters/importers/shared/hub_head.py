@@ -13,7 +13,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import OUTPUT_LAYERS, create_head, take_dense, take_head, type_of_class
 from peltier_adapters.importers.shared.imported import SavedHead
-from peltier_adapters.importers.shared.labels import read_labels
+from peltier_adapters.importers.shared.labels import label_names
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.spec.parts import HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
@@ -55,7 +55,7 @@ def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
         named.ignore("label2id", "num_labels")  # a language model's outputs are tokens
     else:
         assert isinstance(head.piece.spec, HeadSpec), "it is a head"
-        head = replace(head, labels=read_labels(named, head.piece.spec.outputs))
+        head = replace(head, labels=label_names(named, head.piece.spec.outputs))
     check_model(outer, backbone.config)
     outer.ignore(*_HEAD_DESCRIPTION)
     for settings in (outer, config):
