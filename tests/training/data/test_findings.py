@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from peltier_training.data.data import Data, read_labelled
 from peltier_training.data.findings import find_doubts
 
@@ -43,3 +44,26 @@ def test_labels_of_entities_that_people_take_for_one_are_told(tmp_path: Path):
     assert told.startswith(
         "Labels that differ only in spaces, capitals or the form of characters are classes apart: 'Who'"
     )
+
+
+@pytest.mark.parametrize("tags", [["B_who", "I_who", "O"], ["who-B", "who-I", "O"], ["b_who", "who_e", "O"]], ids=str)
+def test_tags_of_a_scheme_that_is_not_read_are_told(tags: list[str], tmp_path: Path):
+    """They are trained as labels."""
+    own = ", ".join(map(repr, sorted(tags[:2])))
+    (told,) = doubts(tmp_path, (["Ada", "Lovelace", "wrote"], tags))
+    assert told == (
+        f"Labels that differ only in a letter such as B or I are classes apart: 2 of 2, such as {own}. Tags of words "
+        "are 'B-who' and 'I-who', and the label of a part of a text is 'who'."
+    )
+
+
+def test_tags_as_labels_of_parts_of_a_text_are_told(tmp_path: Path):
+    """Labels that only begin or end with such a letter are not."""
+    spans = [{"start": 0, "end": 3, "label": "B-who"}, {"start": 4, "end": 12, "label": "I-who"}]
+    (told,) = doubts(tmp_path, ("Ada Lovelace wrote", spans))
+    assert told.startswith(
+        "Labels that differ only in a letter such as B or I are classes apart: 2 of 2, such as 'B-who'"
+    )
+    fine = [{**spans[0], "label": "U-boat"}, {**spans[1], "label": "vitamin-B"}]
+    assert doubts(tmp_path, ("Ada Lovelace wrote", fine)) == []
+    assert doubts(tmp_path, (["Ada", "Lovelace", "wrote"], ["B-who", "I-who", "S-what"])) == []

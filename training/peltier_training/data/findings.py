@@ -1,5 +1,6 @@
 """Sentences about examples that can be trained on, and may not mean what they say. Imports no torch."""
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +13,9 @@ from peltier_training.data.gold import GoldEntity, entity_labels
 from peltier_training.data.label_names import describe_alike
 from peltier_training.errors import shown
 
+# The letters of BIO, BIOES and BILOU, before or after a label.
+_SCHEME = re.compile(r"^[BIESLU][-_](?=.)|(?<=.)[-_][BIESLU]$", re.IGNORECASE)
+
 
 def find_doubts(data: LabelledData) -> Iterator[str]:
     """The sentences, for a report before the first step."""
@@ -20,9 +24,27 @@ def find_doubts(data: LabelledData) -> Iterator[str]:
     if (alike := describe_alike(entity_labels(names) if is_tagged else names)) is not None:
         yield alike[0].upper() + alike[1:]
     if is_tagged:
+        yield from _unread_schemes(entity_labels(names))
         examples = [*data.train.examples, *data.validation.examples]
         yield from _cut_words(examples)
         yield from _mixed_schemes(examples)
+
+
+def _unread_schemes(labels: Sequence[str]) -> Iterator[str]:
+    """Labels that are one without the letter of a scheme, which is read only as a prefix of words' tags with a `-`."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        place = _SCHEME.search(label)
+        own = label if place is None else label[: place.start()] + label[place.end() :]
+        groups.setdefault(own, []).append(label)
+    alike = {own: group for own, group in groups.items() if len(group) > 1}
+    if alike:
+        own, group = next(iter(alike.items()))
+        yield (
+            "Labels that differ only in a letter such as B or I are classes apart: "
+            f"{sum(map(len, alike.values()))} of {len(labels)}, such as {', '.join(map(shown, group))}. Tags of words "
+            f"are {shown(f'B-{own}')} and {shown(f'I-{own}')}, and the label of a part of a text is {shown(own)}."
+        )
 
 
 def _cut_words(examples: Sequence[Example]) -> Iterator[str]:
