@@ -50,7 +50,7 @@ def _limit(kind: int, limit: int) -> None:
 
 
 def _address_space() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
 
 
 def run(module: str, job: object, name: str, environment: Mapping[str, str]) -> Any:

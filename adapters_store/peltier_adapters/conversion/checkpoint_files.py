@@ -60,7 +60,7 @@ def check_files(directory: Path, checkpoint: Path) -> None:
 def _main_revision(cache: Path) -> Path:
     reference = cache / "refs" / "main"
     try:
-        revision = reference.read_text().strip()
+        revision = reference.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         raise BackboneError(f"{cache} is a hub cache without refs/main; name one of its snapshots") from None
     snapshot = cache / "snapshots" / revision
@@ -126,7 +126,7 @@ def _shards(directory: Path, index: Path) -> WeightFiles:
 
 def _weight_map(index: Path) -> dict[str, str]:
     try:
-        shard_of: Any = json.loads(index.read_text())["weight_map"]
+        shard_of: Any = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         shard_of = None
     if not isinstance(shard_of, dict) or not shard_of:

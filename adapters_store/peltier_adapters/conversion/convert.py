@@ -118,7 +118,7 @@ def _write_index(weights: WeightFiles, index: Mapping[str, str], written: list[d
         raise BackboneError(f"{weights.directory}: tensor {missing[0]!r} of the shard index is missing in the shards")
     shard_of = {name: file.target for file, one in zip(weights.files, written, strict=True) for name in one["names"]}
     total = {"total_size": sum(facts["bytes"] for facts in written)}
-    (new / INDEX).write_text(json.dumps({"metadata": total, "weight_map": shard_of}, indent=2) + "\n")
+    (new / INDEX).write_text(json.dumps({"metadata": total, "weight_map": shard_of}, indent=2) + "\n", encoding="utf-8")
 
 
 def _measure(new: Path, directory: Path, written: Sequence[Mapping[str, Any]]) -> Conversion:

@@ -110,7 +110,7 @@ def _files(directory: Path) -> list[Path]:
     index = directory / "model.safetensors.index.json"
     if index.exists():
         try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise BackboneError(f"{index} is not a readable shard index: it needs a 'weight_map'") from None
         files = [directory / str(name) for name in names]

@@ -64,7 +64,7 @@ def load_config(directory: Path) -> Config:
     `BackboneError` that names a missing or unsupported field."""
     path = directory / "config.json"
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BackboneError(f"{directory} is not a checkpoint directory: it has no config.json") from None
     except (ValueError, OSError, RecursionError) as error:

@@ -69,7 +69,7 @@ def _read_modules(path: Path) -> list[tuple[str, str]]:
 def _read_json(path: Path) -> Any:
     """The value in a file; None without the file. Raises a `BackboneError` if it cannot be read."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (ValueError, OSError, RecursionError) as error:

@@ -20,7 +20,7 @@ def usable_cores(quota: Path = _QUOTA) -> int:
     CPU limit, cgroup v2): more threads than that only wait for each other."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        limit, period = quota.read_text().split()
+        limit, period = quota.read_text(encoding="utf-8").split()
         return max(1, min(cores, round(int(limit) / int(period))))
     except (OSError, ValueError):  # no cgroup v2, or "max": no limit
         return cores

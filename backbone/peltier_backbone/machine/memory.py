@@ -36,7 +36,7 @@ def _smaller(name: str, info: Path, limit: Path) -> int | None:
 
 def _machine_bytes(name: str, path: Path) -> int | None:
     try:
-        lines = dict(line.split(":", 1) for line in path.read_text().splitlines())
+        lines = dict(line.split(":", 1) for line in path.read_text(encoding="utf-8").splitlines())
         return int(lines[name].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return None
@@ -44,6 +44,6 @@ def _machine_bytes(name: str, path: Path) -> int | None:
 
 def _limit_bytes(path: Path) -> int | None:
     try:
-        return int(path.read_text())
+        return int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no cgroup v2, or "max": no limit
         return None

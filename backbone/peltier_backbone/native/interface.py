@@ -57,7 +57,7 @@ class Interface:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """What the headers in `folder` declare."""
-        return cls("\n".join((folder / name).read_text() for name in _HEADERS))
+        return cls("\n".join((folder / name).read_text(encoding="utf-8") for name in _HEADERS))
 
     def _fields(self, text: str) -> Iterator[tuple[str, Any]]:
         for declaration in filter(None, map(str.strip, text.split(";"))):

@@ -75,7 +75,10 @@ def _added_tokens(directory: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else None
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise ValueError(f"{path.name} beside it is no JSON: {error}") from None
 
 
 def _convert(directory: Path, found: list[str]) -> FastTokenizer:

@@ -96,7 +96,7 @@ def _create(path: Path) -> None:
     whole = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(secrets.token_hex(_NUM_BYTES))
             file.flush()
             os.fsync(file.fileno())

@@ -1,10 +1,14 @@
 """The tokenizers of published repositories, compared with transformers and SentencePiece."""
 
 import json
+import os
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
@@ -16,6 +20,7 @@ from transformers import AutoTokenizer, ByT5Tokenizer
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
 from tests.support.published_tokenizers import PUBLISHED, train_sentencepiece, write_deberta
+from tests.support.small_tokenizers import word_piece
 
 SPACES = ["a good  film", "  le chat\n\n\tbad ", "\n", "a\u00a0good\u3000film", "", " "]
 CHARACTERS = [
@@ -49,6 +54,38 @@ def test_ids_are_those_of_transformers(layout: str, tmp_path: Path) -> None:
             expected, found = theirs(text, pair), own.encode(text, pair)
             assert (text, list(found.ids)) == (text, expected["input_ids"])
             assert list(found.types) == expected.get("token_type_ids", list(found.types))
+
+
+_ADDED = "naïve東"
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("added_tokens.json", {_ADDED: 500}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"500": {"content": _ADDED}}}),
+    ],
+)
+def test_files_are_utf_8_in_every_locale(file: str, content: dict[str, Any], tmp_path: Path) -> None:
+    """An added token beyond ASCII is read where the locale's encoding is ASCII."""
+    tokenizer = word_piece()
+    tokenizer.add_tokens([_ADDED])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / file).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    code = f"from pathlib import Path; import {load_tokenizer.__module__} as own; own.load_tokenizer(Path.cwd())"
+    plain = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=plain, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_an_unreadable_file_beside_a_tokenizer_is_named(tmp_path: Path) -> None:
+    """Rather than the tokenizer itself."""
+    word_piece().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(
+        BackboneError, match=r"tokenizer\.json: tokenizer_config\.json beside it is no JSON: 'utf-8' codec"
+    ):
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("file", ["added_tokens.json", "tokenizer_config.json"])

@@ -132,7 +132,9 @@ def _files() -> dict[str, RecipeFile]:
     """Every file, as BACKBONE/BENCHMARK."""
     folders = sorted((files(__package__) / _FOLDER).iterdir(), key=lambda folder: folder.name)
     return {
-        f"{folder.name}/{file.name.removesuffix('.toml')}": RecipeFile.model_validate(tomllib.loads(file.read_text()))
+        f"{folder.name}/{file.name.removesuffix('.toml')}": RecipeFile.model_validate(
+            tomllib.loads(file.read_text(encoding="utf-8"))
+        )
         for folder in folders
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
     }

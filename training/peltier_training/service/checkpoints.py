@@ -18,7 +18,7 @@ def pack(directory: Path) -> bytes:
     the same bytes. Raises a `TrainingError` if there is no checkpoint."""
     newest = newest_checkpoint(directory)
     files = [path for path in sorted(newest.iterdir()) if path.is_file()]
-    best = json.loads((newest / "trainer_state.json").read_text()).get("best_model_checkpoint")
+    best = json.loads((newest / "trainer_state.json").read_text(encoding="utf-8")).get("best_model_checkpoint")
     if best is not None and Path(best).name != newest.name:
         files += sorted((directory / Path(best).name).glob("*.safetensors"))
     packed = io.BytesIO()

@@ -173,7 +173,7 @@ def _die_first() -> None:
     """Have Linux kill this process before all others if the machine's memory runs out. Other systems have no such
     file, and some sandboxes refuse the write; then the kernel chooses."""
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
 
 
 def _write_output_to(path: Path) -> None:

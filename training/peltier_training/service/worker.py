@@ -212,7 +212,7 @@ class TrainingWorker:
     async def _deliver(self, hold: Hold, folder: Path, found: Delivered) -> None:
         if found.seconds_per_token is not None:
             self._rates[_kind(hold.training)] = found.seconds_per_token
-        artifact, report = (folder / found.artifact).read_bytes(), (folder / found.report).read_text()
+        artifact, report = (folder / found.artifact).read_bytes(), (folder / found.report).read_text(encoding="utf-8")
         await hold.deliver(artifact, report, found.metrics)
         metrics = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
         logger.info("%s: %s", hold.training.id, metrics)
