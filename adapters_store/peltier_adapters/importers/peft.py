@@ -22,7 +22,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
-from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites, other_family
 from peltier_adapters.importers.shared.parts import (
     LoraNames,
     LoraPair,
@@ -76,6 +76,7 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     kind = config.get("peft_type")
     if not isinstance(kind, str) or kind not in _READERS:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
+    _check_family(config, checkpoint, backbone.config)
     config.only("task_type", *_TASKS)
     config.ignore("auto_mapping", "modules_to_save", *_NO_EFFECT)
     targets = _find_targets(config, checkpoint, backbone.config)
@@ -98,6 +99,22 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
         raise AdapterError(f"{checkpoint.where} has no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
     return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, task_type=task_type, origin=origin, pooled=pooled)
+
+
+def _check_family(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig) -> None:
+    """Refuses an adapter whose base model is of another family of encoders than the backbone, by the names of its
+    modules or by the library of its class. Names without a family's prefix are those of an encoder alone."""
+    other = next(filter(None, (other_family(name, backbone) for name in checkpoint)), None)
+    if other is not None:
+        raise AdapterError(
+            f"{checkpoint.where} is of a model with modules {other}…; this backbone is a {backbone.family}"
+        )
+    mapping = config.get("auto_mapping")
+    library = str(mapping.get("parent_library")) if isinstance(mapping, dict) else ""
+    match = re.match(r"transformers\.models\.(\w+)\.", library)
+    families = {family.replace("-", "_") for family in BERT_FAMILIES}
+    if match is not None and match[1] in families and match[1] != backbone.family.replace("-", "_"):
+        raise AdapterError(f"{config.where}: parent_library is {library}; this backbone is a {backbone.family}")
 
 
 def _add_frozen_head(checkpoint: Checkpoint, backbone: Backbone) -> None:

@@ -21,6 +21,8 @@ from transformers import (
 from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs, served
 
 QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
+NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+SIDES = {"A": (2, 48), "B": (48, 2)}
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,31 @@ def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> Non
         read_peft(save_peft({f"{QUERY}.lora_A.weight": torch.ones(2, 48, dtype=torch.int64)}), bert)
 
 
+@pytest.mark.parametrize("other", ["roberta", "electra", "mpnet"])
+def test_an_adapter_of_another_family_is_refused(
+    other: str, save_peft: SavePeft, request: pytest.FixtureRequest
+) -> None:
+    """The maps of these families have the same sizes, and some also the same names."""
+    with pytest.raises(AdapterError, match=f"is of a model with modules bert.…; this backbone is a {other}"):
+        read_peft(save_peft(), request.getfixturevalue(other))
+
+
+def test_the_library_of_the_class_tells_the_family(save_peft: SavePeft, bert: Backbone) -> None:
+    """An encoder alone has names without the prefix of a family."""
+    tensors = {QUERY.replace(".bert.", ".") + f".lora_{side}.weight": torch.ones(size) for side, size in SIDES.items()}
+    library = "transformers.models.{}.modeling_{}"
+    mapping = {"base_model_class": "BertModel", "parent_library": library.format("bert", "bert")}
+    path = save_peft({**NO_LORA, **tensors}, task_type=None, auto_mapping=mapping)
+    assert read_peft(path, bert).pieces
+    settings = json.loads((path / "adapter_config.json").read_text())
+    settings["auto_mapping"]["parent_library"] = library.format("electra", "electra")
+    (path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(
+        AdapterError, match=r"parent_library is transformers\.models\.electra.*; this backbone is a bert"
+    ):
+        read_peft(path, bert)
+
+
 def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) -> None:
     """A directory saved with `safe_serialization=False` gives the same tensors."""
     directory = save_peft()
@@ -179,7 +206,6 @@ def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) ->
 
 
 LAYER = QUERY.removesuffix(".attention.self.query")
-NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
 
 
 def test_factors_of_inputs_move_to_where_they_are_the_same(save_peft: SavePeft, bert: Backbone) -> None:

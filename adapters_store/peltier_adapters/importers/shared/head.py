@@ -18,6 +18,7 @@ from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile,
 from peltier_adapters.importers.shared.imported import ImportedPart, SavedHead
 from peltier_adapters.importers.shared.labels import read_labels, type_of_problem
 from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.importers.shared.peft_modules import POOLED_CLASSIFIERS
 from peltier_adapters.spec.parts import HeadActivation, HeadSpec, PoolingKind
 from peltier_adapters.spec.tasks import SPAN_LABELS, TOKEN_TYPES, TaskType
 
@@ -88,11 +89,22 @@ def take_head(checkpoint: Checkpoint, config: BackboneConfig, task_type: TaskTyp
     output = take_dense(checkpoint, "classifier", None, hidden)
     if task_type == "token-classification":
         return create_head(output, "tokens")
+    return _take_text_head(checkpoint, config, output)
+
+
+def _take_text_head(checkpoint: Checkpoint, config: BackboneConfig, output: Dense) -> ImportedPart:
+    """The head of whole texts whose classifier is the one layer `output`, with the layer before it."""
+    hidden = config.hidden_size
     if "pre_classifier.weight" in checkpoint:
         return create_head(output, "first", take_dense(checkpoint, "pre_classifier", hidden, hidden), "relu")
     if config.family == "distilbert":
         raise AdapterError(
             f"{checkpoint.where}: its classifier reads 'pre_classifier', which the checkpoint does not have; save both"
+        )
+    if config.family not in POOLED_CLASSIFIERS:
+        raise AdapterError(
+            f"{checkpoint.where}: its classifier is one layer; that of a {config.family} for whole texts has "
+            "'classifier.dense' and 'classifier.out_proj'"
         )
     if "pooler.dense.weight" in checkpoint:
         act: HeadActivation = "gelu" if config.family == "deberta-v2" else "tanh"

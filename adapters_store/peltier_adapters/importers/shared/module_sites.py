@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
 from peltier_backbone.checkpoint.config import (
     BackboneConfig,
+    BertConfig,
     DebertaConfig,
     EuroBertConfig,
     ModernBertConfig,
@@ -29,6 +30,7 @@ _PREFIXES = (
     "base_model.model.",
     "base_model.",
 )
+_WRAPPERS = ("base_model.", "model.", "model.")
 _DISTILBERT = "transformer.layer."
 _DEBERTA = (".query_proj.", ".key_proj.", ".value_proj.")
 _MPNET = (".attention.attn.", ".attention.LayerNorm.")
@@ -163,6 +165,16 @@ def _deberta(config: DebertaConfig) -> ModuleSites:
     projections = {name: site for name, site in found.projections.items() if site[0] not in shared}
     del projections["pooler.dense"]
     return replace(found, projections=projections, attentions={})
+
+
+def other_family(name: str, config: BackboneConfig) -> str | None:
+    """What the tensor `name` begins with below its wrappers, if that is the prefix of a task model of another family of
+    encoders than the backbone's."""
+    own = BERT_FAMILIES[config.family].prefixes if isinstance(config, BertConfig) else ()
+    for wrapper in _WRAPPERS:
+        name = name.removeprefix(wrapper)
+    found = (prefix for family in BERT_FAMILIES.values() for prefix in family.prefixes if name.startswith(prefix))
+    return next((prefix for prefix in found if prefix not in own), None)
 
 
 def base_names(name: str) -> str:

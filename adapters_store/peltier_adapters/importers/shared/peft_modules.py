@@ -25,7 +25,8 @@ _CLASSES: dict[str, ModelKind] = {
     "ForQuestionAnswering": "QUESTION_ANS",
 }
 _KINDS: tuple[ModelKind, ...] = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS", "SEQ_2_SEQ_LM", "FEATURE_EXTRACTION")
-_POOLED_CLASSIFIERS = ("bert", "nomic_bert", "gte", "deberta-v2")
+# Families whose classifier of texts is one layer, which reads a pooler.
+POOLED_CLASSIFIERS = ("bert", "nomic_bert", "gte", "deberta-v2")
 _POOLED_ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "jina_embeddings_v3")
 # Of relatives whose classifier of texts is not one layer.
 _CLASSIFIERS = {
@@ -144,7 +145,7 @@ def _own_name(name: str, config: BackboneConfig) -> str:
 
 def _pooler(config: BackboneConfig, kind: ModelKind) -> list[Module]:
     """An encoder alone may be loaded without its pooler."""
-    if kind == "SEQ_CLS" and config.family in _POOLED_CLASSIFIERS and config.family != "deberta-v2":
+    if kind == "SEQ_CLS" and config.family in POOLED_CLASSIFIERS and config.family != "deberta-v2":
         return [Module("pooler.dense", "linear", biased=True)]
     pooled = kind == "FEATURE_EXTRACTION" and config.family in _POOLED_ENCODERS
     return [Module("pooler.dense", "linear", biased=True, needed=False)] if pooled else []

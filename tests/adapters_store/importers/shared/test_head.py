@@ -36,8 +36,12 @@ def bare(save_peft: SavePeft) -> Path:
 
 
 def _distilled(bare: Path) -> Path:
-    """The same for a DistilBERT, whose query has another name."""
-    own, name = "bert.encoder.layer.0.attention.self.query", "distilbert.transformer.layer.0.attention.q_lin"
+    return _renamed(bare, "distilbert.transformer.layer.0.attention.q_lin")
+
+
+def _renamed(bare: Path, name: str) -> Path:
+    """The same for a model of another family, whose query has another name."""
+    own = "bert.encoder.layer.0.attention.self.query"
     tensors = load_file(bare / "adapter_model.safetensors")
     save_file({key.replace(own, name): one for key, one in tensors.items()}, bare / "adapter_model.safetensors")
     settings = (bare / "adapter_config.json").read_text()
@@ -125,7 +129,9 @@ def test_a_classifier_has_the_activation_of_its_family(
         if "classifier" in name:
             torch.nn.init.normal_(weight, std=0.3)
     model.save_pretrained(tmp_path / "model")
-    path = _distilled(bare) if family == "distilbert" else bare
+    path = (
+        _distilled(bare) if family == "distilbert" else _renamed(bare, "electra.encoder.layer.0.attention.self.query")
+    )
     wanted = Import("peft", path, "labels", head=tmp_path / "model")
     expected = [answer.logits[0] for answer in _answers(_adapt(model, path), backbone)]
     torch.testing.assert_close(torch.stack(outputs(wanted, backbone)), torch.stack(expected), rtol=0, atol=1e-4)
@@ -137,6 +143,18 @@ def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilb
     save_file(tensors, tmp_path / "head.safetensors")
     with pytest.raises(AdapterError, match="reads 'pre_classifier', which the checkpoint does not have"):
         import_adapter(Import("peft", _distilled(bare), "labels", head=tmp_path / "head.safetensors"), distilbert)
+
+
+@pytest.mark.parametrize("family", ["roberta", "electra", "mpnet"])
+def test_a_classifier_that_its_family_does_not_have_is_refused(
+    family: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """BERT's classifier reads a pooler, and that of these families a layer of its own."""
+    tensors = {"classifier.weight": torch.ones(3, 48), "classifier.bias": torch.ones(3)}
+    tensors |= {"pooler.dense.weight": torch.ones(48, 48), "pooler.dense.bias": torch.ones(48)}
+    save_file(tensors, tmp_path / "head.safetensors")
+    with pytest.raises(AdapterError, match=f"its classifier is one layer; that of a {family} for whole texts has"):
+        read_plain_head(tmp_path / "head.safetensors", None, request.getfixturevalue(family).config)
 
 
 def test_a_cross_encoder_of_sentence_transformers(
