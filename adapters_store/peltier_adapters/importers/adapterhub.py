@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
@@ -96,6 +96,8 @@ def _check_bottleneck(config: ConfigFile, backbone: Backbone) -> None:
             f"{config.where}: parallel adapters, which read the sub-layer's input, are not supported; only those "
             "that read its output"
         )
+    if backbone.config.family == "distilbert":
+        raise AdapterError(f"{config.where}: bottlenecks of AdapterHub on a DistilBERT are not supported")
     for key in ("ln_before", "ln_after", "cross_adapter", "shared_W_phm", "factorized_phm_rule"):
         config.only(key, False)
     for key in ("original_ln_after", "residual_before_ln"):
@@ -142,6 +144,9 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, sa
 
 
 def _check_lora(config: ConfigFile, backbone: Backbone) -> None:
+    own = backbone.config
+    if isinstance(own, DebertaConfig) and own.shares_maps and config.get("selfattn_lora", True):
+        config.only("attn_matrices", ["v"], [])  # the others act on the queries and keys of distances too
     config.only("composition_mode", "add")
     config.only("use_dora", False)
     for key in ("vera_d", "vera_b"):
@@ -173,6 +178,8 @@ def _check_prefix(config: ConfigFile, backbone: Backbone) -> None:
             f"{config.where}: a prefix of AdapterHub on a T5 shifts the relative positions of the text by its length; "
             "only prefixes that do not shift positions are supported"
         )
+    if backbone.config.family == "distilbert" or not find_sites(backbone.config).attentions:
+        raise AdapterError(f"{config.where}: a prefix of AdapterHub on a {backbone.config.family} is not supported")
     config.only("leave_out", [], None)
     config.only("non_linearity", "tanh")
     config.ignore("encoder_prefix", "cross_prefix", "bottleneck_size", "shared_gating")

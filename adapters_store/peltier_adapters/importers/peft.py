@@ -93,6 +93,8 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     pooled = task_type == "embedding" and (bool(checkpoint.matches(_POOLER_TENSORS)) or targets.names_pooler())
     if pooled:
         checkpoint.skip(_POOLER_TENSORS)  # embeddings do not use it
+    if head is None and targets.kind == "SEQ_CLS" and checkpoint.matches(_POOLER_TENSORS):
+        raise AdapterError(f"{checkpoint.where} has a pooler without the classifier that reads it; save both")
     pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
     checkpoint.finish()
     if not pieces:
@@ -107,14 +109,15 @@ def _check_family(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone
     other = next(filter(None, (other_family(name, backbone) for name in checkpoint)), None)
     if other is not None:
         raise AdapterError(
-            f"{checkpoint.where} is of a model with modules {other}…; this backbone is a {backbone.family}"
+            f"{checkpoint.where} has tensors of a model whose modules begin with {other!r}; this backbone's family is "
+            f"{backbone.family}"
         )
     mapping = config.get("auto_mapping")
     library = str(mapping.get("parent_library")) if isinstance(mapping, dict) else ""
     match = re.match(r"transformers\.models\.(\w+)\.", library)
     families = {family.replace("-", "_") for family in BERT_FAMILIES}
     if match is not None and match[1] in families and match[1] != backbone.family.replace("-", "_"):
-        raise AdapterError(f"{config.where}: parent_library is {library}; this backbone is a {backbone.family}")
+        raise AdapterError(f"{config.where}: parent_library is {library}; this backbone's family is {backbone.family}")
 
 
 def _add_frozen_head(checkpoint: Checkpoint, backbone: Backbone) -> None:

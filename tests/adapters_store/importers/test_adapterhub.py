@@ -6,6 +6,7 @@ from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import SaveAdapterHub
 
+PREFIX = {"architecture": "prefix_tuning", "prefix_length": 4, "bottleneck_size": 8}
 PFEIFFER = {"output_adapter": True, "reduction_factor": 6, "non_linearity": "relu", "original_ln_before": True}
 QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 
@@ -100,6 +101,33 @@ def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: Sav
     tensors = {f"{QUERY}.lora_A": None, f"{QUERY}.lora_B": None, f"{own}.lora_A": a, f"{own}.lora_B": b}
     foreign = read_adapterhub(save_adapterhub(tensors, name=name), bert)
     assert torch.equal(foreign.tensors["lora.down"][0, 0], a.T)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "sentence"),
+    [
+        ("distilbert", PFEIFFER, "bottlenecks of AdapterHub on a DistilBERT are not supported"),
+        ("distilbert", PREFIX, "a prefix of AdapterHub on a distilbert is not supported"),
+        ("deberta", PREFIX, "a prefix of AdapterHub on a deberta-v2 is not supported"),
+        (
+            "deberta",
+            {"architecture": "lora", "attn_matrices": ["q", "v"]},
+            r'attn_matrices is \["q", "v"\], which is not',
+        ),
+        ("bert", PFEIFFER | {"reduction_factor": "4"}, "reduction_factor of layer 0 is '4'; it must be a number above"),
+    ],
+)
+def test_adapters_that_a_family_does_not_have_are_refused(
+    family: str,
+    settings: dict[str, object],
+    sentence: str,
+    save_adapterhub: SaveAdapterHub,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The error names the setting, and not the tensors that BERT would have."""
+    backbone: Backbone = request.getfixturevalue(family)
+    with pytest.raises(AdapterError, match=sentence):
+        read_adapterhub(save_adapterhub(config=settings, model_type=backbone.config.family), backbone)
 
 
 @pytest.mark.parametrize("hidden", [96, 24])

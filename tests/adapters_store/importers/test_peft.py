@@ -22,6 +22,7 @@ from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs, se
 
 QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+POOLER = {"weight": (48, 48), "bias": (48,)}
 SIDES = {"A": (2, 48), "B": (48, 2)}
 
 
@@ -173,7 +174,7 @@ def test_an_adapter_of_another_family_is_refused(
     other: str, save_peft: SavePeft, request: pytest.FixtureRequest
 ) -> None:
     """The maps of these families have the same sizes, and some also the same names."""
-    with pytest.raises(AdapterError, match=f"is of a model with modules bert.…; this backbone is a {other}"):
+    with pytest.raises(AdapterError, match=f"modules begin with 'bert.'; this backbone's family is {other}"):
         read_peft(save_peft(), request.getfixturevalue(other))
 
 
@@ -188,9 +189,17 @@ def test_the_library_of_the_class_tells_the_family(save_peft: SavePeft, bert: Ba
     settings["auto_mapping"]["parent_library"] = library.format("electra", "electra")
     (path / "adapter_config.json").write_text(json.dumps(settings))
     with pytest.raises(
-        AdapterError, match=r"parent_library is transformers\.models\.electra.*; this backbone is a bert"
+        AdapterError, match=r"parent_library is transformers\.models\.electra.*; this backbone's family is bert"
     ):
         read_peft(path, bert)
+
+
+def test_a_pooler_without_its_classifier_is_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """The error names what is missing."""
+    pooler = {f"base_model.model.bert.pooler.dense.{name}": torch.ones(size) for name, size in POOLER.items()}
+    none = {f"base_model.model.classifier.{name}": None for name in ("weight", "bias")}
+    with pytest.raises(AdapterError, match="has a pooler without the classifier that reads it; save both"):
+        read_peft(save_peft(pooler | none, modules_to_save=["classifier", "pooler"]), bert)
 
 
 def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) -> None:

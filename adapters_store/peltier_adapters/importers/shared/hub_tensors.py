@@ -72,7 +72,9 @@ def _size(config: ConfigFile, layer: int, hidden: int) -> int:
     if isinstance(factor, dict):
         factor = factor.get(str(layer), factor.get("default"))
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor > 0:
-        raise AdapterError(f"{config.where}: reduction_factor of layer {layer} is {factor!r}; it must be above 0")
+        raise AdapterError(
+            f"{config.where}: reduction_factor of layer {layer} is {factor!r}; it must be a number above 0"
+        )
     return max(1, int(hidden // factor))
 
 
