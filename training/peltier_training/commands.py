@@ -1,6 +1,8 @@
 """`peltier train` and `peltier evaluate`. torch and transformers are imported when a command runs."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +20,7 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import EmbeddingOptions, TextOptions
 from peltier_training.data.data import Data, skipped_lines
 from peltier_training.data.examples import LabelledRows
+from peltier_training.errors import InvalidRowsError, TrainingError
 from peltier_training.on_server import SentOptions, ServerOption, ServerTraining, given_options, train_on_server
 from peltier_training.processes import ThreadsOption, choose_threads, is_first, use_threads
 
@@ -96,7 +99,8 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
         overrides=choice.settings(given),
         threads=num_threads,
     )
-    prepared = prepare(run)  # before torch is imported, which takes seconds
+    with _skip_named():
+        prepared = prepare(run)  # before torch is imported, which takes seconds
     if is_first():
         _print_skipped({run.data.train: prepared.data.train, run.data.validation: prepared.data.validation})
         if recipe is not None:
@@ -147,7 +151,8 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
 ) -> None:
     """Measure an artifact on labelled examples, through the server's own forward."""
     num_threads = choose_threads(threads)
-    found = prepare_evaluation(artifact, data, backbone, {**columns, **rows})
+    with _skip_named():
+        found = prepare_evaluation(artifact, data, backbone, {**columns, **rows})
     _print_skipped({data: found})
     from peltier_adapters.artifact.artifact import load_artifact
     from peltier_backbone.load import load_backbone
@@ -160,6 +165,15 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     skipped = {"skipped_rows": len(found.bad)} if rows["skip_bad_rows"] else {}
     title = f"{artifact} on {data} (CPU threads: {num_threads})"
     _print(metrics, {"rows": len(found.examples), **skipped}, json_output, title)
+
+
+@contextmanager
+def _skip_named() -> Iterator[None]:
+    """Errors about rows name the flag that leaves them out."""
+    try:
+        yield
+    except InvalidRowsError as error:
+        raise TrainingError(f"{error} (--skip-bad-rows skips such rows)") from None
 
 
 def _print_skipped(parts: dict[Path, LabelledRows]) -> None:

@@ -17,6 +17,10 @@ class TrainingError(Exception):
     is_user_error = True
 
 
+class InvalidRowsError(TrainingError):
+    """Rows that cannot be used, by name."""
+
+
 class NotFiniteError(TrainingError):
     """The outputs of an adapter are not finite numbers."""
 
@@ -48,8 +52,8 @@ def describe(bad: Sequence[BadRow]) -> list[str]:
     return [*named, *([and_more(more)] if more > 0 else [])]
 
 
-def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
-    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
+def refuse(bad: Sequence[BadRow]) -> None:
+    """Raise an `InvalidRowsError` that names the `bad` rows, if there are any."""
     if bad:
         count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
-        raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")
+        raise InvalidRowsError(f"{count}{'; '.join(describe(bad))}")

@@ -201,3 +201,17 @@ def test_labels_without_an_order_of_their_own_are_refused(labels: Any, bert: Bac
     rule = "it must be a list of names in the order of their positions"
     with pytest.raises(TrainingError, match=rf"^labels is .*, a {type(labels).__name__}; {rule}$"):
         train([("good", 1), ("bad", 0)], bert, labels=labels)
+
+
+def test_rows_that_cannot_be_used_are_named_without_a_folder_or_a_flag(
+    adapter: peltier.Adapter, bert: Backbone
+) -> None:
+    """The file of the rows is a temporary one, and a flag is of the command line."""
+    rows = [("good", "yes"), ("bad", None), ("", "no")]
+    first, second = r"examples\.jsonl:2: label None .* a number", r"examples\.jsonl:3: column 'text' is ''; .* text"
+    with pytest.raises(TrainingError, match=rf"^2 rows cannot be used: {first}; {second}$"):
+        train(rows, bert)
+    with pytest.raises(TrainingError, match=r"^validation\.jsonl:1: label None .* a number$"):
+        train([("good", "yes"), ("bad", "no")], bert, validation=[("good", None)])
+    with pytest.raises(TrainingError, match=r"^examples\.jsonl:1: label None .* a number$"):
+        adapter.evaluate([("good", None)])

@@ -21,7 +21,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import find_template
 from peltier_training.config.training_settings import check_settings
-from peltier_training.data.data import HINT, Data, LabelledData, read_file, read_labelled
+from peltier_training.data.data import Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import Example, LabelledRows, are_scored, number_texts
 from peltier_training.data.labels import Labels, number_queries
 from peltier_training.errors import TrainingError, refuse
@@ -171,7 +171,7 @@ def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping
     data = Data(path, path, columns, labels=task.labels, label_separator=separator, **chosen)
     data.check(task.type)
     rows = read_file(data, path, task.type, task.labels)
-    refuse(rows.bad if not data.skip_bad_rows else (), HINT)
+    refuse(rows.bad if not data.skip_bad_rows else ())
     return rows
 
 

@@ -18,7 +18,6 @@ from peltier_training.errors import TrainingError, describe, refuse
 
 LABEL_COLUMN = "label"
 _INPUTS: Mapping[int, InputForm] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
-HINT = " (--skip-bad-rows skips such rows)"
 
 
 @dataclass(frozen=True)
@@ -139,12 +138,12 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
     train = read_file(data, data.train, task_type, data.labels)
     if train.bad and not data.skip_bad_rows:  # the labels are not known yet
         bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
-        refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
+        refuse(list(dict.fromkeys(bad)))  # both may be one file
     labels = find_labels(task_type, train.examples, data.labels, of_table=data.is_table)
     train = replace(train, examples=tuple(map(labels.read, train.examples)))
     validation = read_file(data, data.validation, task_type, labels.names)
     if not data.skip_bad_rows:
-        refuse(validation.bad, HINT)
+        refuse(validation.bad)
     return LabelledData(train, validation, labels)
 
 

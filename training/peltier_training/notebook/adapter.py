@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from peltier_training.data.data import Data, read_file
 from peltier_training.errors import TrainingError, refuse
 from peltier_training.evaluate.answering import answer_all
 from peltier_training.evaluate.examination import evaluate
-from peltier_training.notebook.examples import Examples, write_rows
+from peltier_training.notebook.examples import Examples, short_name, write_rows
 
 _SHOWN_METRICS = 4
 
@@ -89,9 +90,10 @@ class Adapter:
         columns = tuple(trained.get("text_columns") or ("text",))
         label = str(trained.get("label_column") or "label")
         with TemporaryDirectory(prefix="peltier-") as folder:
-            path = write_rows(examples, Path(folder) / "examples.jsonl", (*columns, label))
+            path = short_name(write_rows(examples, Path(folder) / "examples.jsonl", (*columns, label)), Path(folder))
             data = Data(path, path, columns, label, labels=task.labels, label_separator=trained.get("label_separator"))
-            rows = read_file(data, path, task.type, task.labels)
+            with chdir(folder):
+                rows = read_file(data, path, task.type, task.labels)
         refuse(rows.bad)
         return evaluate(_backbone(self.backbone, self.device), self.artifact, rows.examples)
 

@@ -39,6 +39,11 @@ def write_rows(examples: Examples, path: Path, columns: Sequence[str]) -> Path:
     return path
 
 
+def short_name(path: Path, folder: Path) -> Path:
+    """The name in errors of a file of rows, which is in the current `folder`, a temporary one, or anywhere."""
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
+
+
 def _rows(examples: Any) -> Iterable[Any]:
     if isinstance(examples, DataFrame) and not isinstance(examples, Mapping) and hasattr(examples, "shape"):
         names = [str(name) for name in examples.columns]

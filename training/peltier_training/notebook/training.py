@@ -15,7 +15,7 @@ from peltier_training.data.label_names import label_name
 from peltier_training.errors import TrainingError, shown
 from peltier_training.fit.preflight import Preflight
 from peltier_training.notebook.adapter import Adapter
-from peltier_training.notebook.examples import Examples, plain_value, write_rows
+from peltier_training.notebook.examples import Examples, plain_value, short_name, write_rows
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913 - what a training is
         checked = None if validation is None else write_rows(validation, here / "validation.jsonl", columns)
         # A run's files have names in the current directory.
         with chdir(here):
-            return _train(request, machine, rows, checked)
+            return _train(request, machine, short_name(rows, here), checked and short_name(checked, here))
 
 
 def _names(labels: Iterable[Any] | None) -> Any:

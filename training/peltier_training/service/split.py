@@ -8,7 +8,7 @@ from pathlib import Path
 
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TaskType
 
-from peltier_training.data.data import HINT, Data, read_file
+from peltier_training.data.data import Data, read_file
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import find_labels
 from peltier_training.data.writing import write_examples
@@ -26,7 +26,7 @@ def split_file(data: Data, task_type: TaskType, share: float, seed: int, directo
     if data.labels is not None:
         find_labels(task_type, (), data.labels)
     rows = read_file(data, data.train, task_type, data.labels)
-    refuse(rows.bad, HINT)
+    refuse(rows.bad)
     labels = find_labels(task_type, rows.examples, data.labels, of_table=data.is_table)
     train, validation = split([labels.read(example) for example in rows.examples], task_type, share, seed)
     if not train:
