@@ -78,7 +78,7 @@ def test_the_sizes_of_tensors_are_those_of_the_settings(
         (None, {"mh_adapter": True}, "has no tensor 'encoder.layer.0.attention.output.adapters.task.adapter_down.0.bi"),
         (None, {"leave_out": [0]}, "has tensor 'encoder.layer.0.output.adapters.task.adapter_down.0.bias', .* does"),
         (None, {"reduction_factor": 12}, r"down.0.weight' has shape \[8, 48\]; .* promises \[4, 48\]"),
-        (None, {"reduction_factor": {"1": 6}}, "reduction_factor of layer 0 is None; it must be above 0"),
+        (None, {"reduction_factor": {"1": 6}}, "reduction_factor of layer 0 is None; it must be a number above"),
         (None, {"scaling": "learned"}, "has no tensor 'encoder.layer.0.output.adapters.task.scaling'"),
         (
             None,

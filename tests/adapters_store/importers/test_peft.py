@@ -202,6 +202,15 @@ def test_a_pooler_without_its_classifier_is_refused(save_peft: SavePeft, bert: B
         read_peft(save_peft(pooler | none, modules_to_save=["classifier", "pooler"]), bert)
 
 
+def test_an_adapter_of_the_pooler_alone_is_only_a_head(save_peft: SavePeft, bert: Backbone) -> None:
+    """The pooler is found by the name that it has in a model with a classifier."""
+    tensors = {
+        f"base_model.model.bert.pooler.dense.lora_{side}.weight": torch.ones(size) for side, size in SIDES.items()
+    }
+    with pytest.raises(AdapterError, match="has no adapter for this backbone, only a head"):
+        read_peft(save_peft({**NO_LORA, **tensors}, target_modules=["pooler.dense"]), bert)
+
+
 def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) -> None:
     """A directory saved with `safe_serialization=False` gives the same tensors."""
     directory = save_peft()

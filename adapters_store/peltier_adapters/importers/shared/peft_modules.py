@@ -63,11 +63,11 @@ def find_kind(task_type: Any, base_class: Any, tops: Iterable[str]) -> ModelKind
 
 
 def model_modules(config: BackboneConfig, kind: ModelKind, tensors: Iterable[str]) -> list[Module]:
-    """The modules of a model of this kind. Names of `tensors` in its layers tell what the names of the encoder's
+    """The modules of a model of this kind. Names of `tensors` in it tell what the names of the encoder's
     modules begin with."""
-    encoder = list(_encoder(config))
+    encoder = [*_encoder(config), *_pooler(config, kind)]
     prefix = _prefix(tensors, [f"{module.name}." for module in encoder if module.kind != "embedding"])
-    inner = [replace(own, name=f"{prefix}{own.name}") for own in (*encoder, *_pooler(config, kind))]
+    inner = [replace(own, name=f"{prefix}{own.name}") for own in encoder]
     return inner + list(_head(config, kind))
 
 
