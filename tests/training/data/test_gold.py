@@ -195,6 +195,35 @@ def test_tags_may_have_spaces_and_floats_for_positions(tmp_path: Path):
     assert example.label.entities == (GoldEntity(0, 3, "x"),)
 
 
+@pytest.mark.parametrize("tags", [["1", "2", "0"], [1, 2, 0], [" 1", 2.0, "O"]], ids=str)
+def test_digits_are_positions_in_given_tags(tags: list[Any], tmp_path: Path):
+    """As cells of a table have them; a tag of that name comes first."""
+    words = ["Ada", "Lovelace", "met"]
+    (example,) = read(tmp_path, (words, tags), labels=("O", "B-x", "I-x"))
+    assert example.label.tags == ("B-x", "I-x", "O")
+    (example,) = read(tmp_path, (words, tags), labels=("O", "2", "1"))
+    assert example.label.tags == ("1", "2", "O")
+    with pytest.raises(TrainingError, match=r"a\.jsonl:1: tag 7 is not a position in the tags; name them by --labels"):
+        read(tmp_path, (words, ["7", *tags[1:]]), labels=("O", "B-x", "I-x"))
+
+
+def test_integers_are_no_positions_in_tags_of_the_training_rows(tmp_path: Path):
+    """Their order is not the user's."""
+    train, validation = tmp_path / "train.jsonl", tmp_path / "validation.jsonl"
+    train.write_text(json.dumps({"text": ["Ada", "met"], "label": ["B-x", "O"]}))
+    validation.write_text(json.dumps({"text": ["Ada", "met"], "label": [1, 0]}))
+    with pytest.raises(TrainingError, match=r"validation\.jsonl:1: tag 1 is not a position in the tags; name them by"):
+        read_labelled(Data(train, validation), "token-classification")
+
+
+def test_offsets_may_be_whole_floats(tmp_path: Path):
+    """As pandas writes a column with a hole."""
+    (example,) = read(tmp_path, (TEXT, [{"start": 0.0, "end": 12.0, "label": "person"}]))
+    assert example.label.entities == ENTITIES[:1]
+    with pytest.raises(TrainingError, match=r"^.*entity \{'start': 0\.5, .* cannot be read"):
+        read(tmp_path, (TEXT, [{"start": 0.5, "end": 12.0, "label": "person"}]))
+
+
 def test_given_labels_are_no_tags_in_lower_case():
     """They would be labels of entities that no row has."""
     with pytest.raises(TrainingError, match=r"^tag 'b-x' would be a label; write 'B-x'"):

@@ -106,7 +106,7 @@ class LabelReader:
             case "span":
                 return read_gold_spans(example.label, example.input[-1])
             case "token-classification":
-                return read_tagged(example.input, example.label, self.names)
+                return read_tagged(example.input, example.label, self.names, positions=self.positions)
         return example.label
 
     @cached_property

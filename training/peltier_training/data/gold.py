@@ -1,6 +1,7 @@
 """The right entities and answers of a text: spans of its characters. Imports no torch."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from peltier_training.errors import TrainingError, shown
 _FORM = '[{"start": 0, "end": 5, "label": "person"}]'
 _MAX_NAMES = 10
 _LOWER = ("b-", "i-")
+_POSITION = re.compile(r"0|[1-9][0-9]{0,8}")
 _FORMS = 'an object such as {"text": ["1976"], "answer_start": [97]}, with empty lists for no answer'
 
 
@@ -38,10 +40,11 @@ class Tagged:
     tags: tuple[str, ...] = ()
 
 
-def read_tagged(text: Any, cell: Any, names: Sequence[str] | None) -> Tagged:
-    """The entities in the cell of a text. `names` are allowed tags or labels, None for any; an integer is the position
-    of a tag in them. Raises a `TrainingError` for a cell that cannot be read."""
-    tagged = _of_words(cell, names) if isinstance(cell, OfWords) else _of_text(text, cell)
+def read_tagged(text: Any, cell: Any, names: Sequence[str] | None, *, positions: bool = False) -> Tagged:
+    """The entities in the cell of a text. `names` are allowed tags or labels, None for any; with `positions` an integer
+    is the position of a tag in them. Raises a `TrainingError` for a cell that cannot be read."""
+    placed = names if names is not None and positions and OUTSIDE in names else ()
+    tagged = _of_words(cell, placed) if isinstance(cell, OfWords) else _of_text(text, cell)
     _check_labels(tagged, names)
     return tagged
 
@@ -80,13 +83,13 @@ def tagged_entities(words: Sequence[Span], tags: Sequence[str]) -> tuple[GoldEnt
     return tuple(GoldEntity(words[first][0], words[last - 1][1], label) for first, last, label in join_tags(tags))
 
 
-def _of_words(own: OfWords, names: Sequence[str] | None) -> Tagged:
+def _of_words(own: OfWords, placed: Sequence[str]) -> Tagged:
     cell = _parsed(own.cell)
     if isinstance(cell, list) and cell and all(isinstance(one, dict) for one in cell):
         raise TrainingError("entities need a text; this row has a list of words, so give one tag per word")
     if not isinstance(cell, list):
         raise TrainingError(f"tags {shown(cell)} cannot be read; a list of words has a list of tags")
-    tags = [_tag(one, names) for one in cell]
+    tags = [_tag(one, placed) for one in cell]
     if len(tags) != len(own.words):
         raise TrainingError(f"there are {len(tags)} tags for {len(own.words)} words")
     bare = next((tag for tag in tags if tag != OUTSIDE and not has_prefix(tag)), None)
@@ -95,16 +98,27 @@ def _of_words(own: OfWords, names: Sequence[str] | None) -> Tagged:
     return Tagged(tagged_entities(own.words, tags), own.words, tuple(tags))
 
 
-def _tag(tag: Any, names: Sequence[str] | None) -> str:
+def _tag(tag: Any, placed: Sequence[str]) -> str:
+    """A tag by its name, or by its position in `placed`, which is empty if integers are none."""
     if isinstance(tag, str) and tag.strip():
-        return _checked_tag(tag.strip())
-    if isinstance(tag, float) and tag.is_integer():
-        tag = int(tag)
-    if isinstance(tag, int) and not isinstance(tag, bool):
-        if names is not None and OUTSIDE in names and 0 <= tag < len(names):
-            return names[tag]
-        raise TrainingError(f"tag {tag} is not a position in the tags; name them by --labels O,B-person,I-person,…")
+        name = tag.strip()
+        if not placed or name in placed or not _POSITION.fullmatch(name):
+            return _checked_tag(name)
+        tag = int(name)
+    if (number := _whole(tag)) is not None:
+        if str(number) in placed:
+            return str(number)
+        if 0 <= number < len(placed):
+            return placed[number]
+        raise TrainingError(f"tag {number} is not a position in the tags; name them by --labels O,B-person,I-person,…")
     raise TrainingError(f"tag {shown(tag)} is not a tag; it must be a text such as 'B-person'")
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number; pandas writes those of a column with a hole as floats."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _checked_tag(tag: str) -> str:
@@ -135,7 +149,7 @@ def _of_text(text: Any, cell: Any) -> Tagged:
 
 def _entity(one: Any, text: str) -> GoldEntity:
     start, end, label = (one.get(name) if isinstance(one, dict) else None for name in ("start", "end", "label"))
-    numbers = [place for place in (start, end) if isinstance(place, int) and not isinstance(place, bool)]
+    numbers = [place for place in map(_whole, (start, end)) if place is not None]
     if len(numbers) < 2 or not _is_named(label):
         raise TrainingError(f"entity {shown(one)} cannot be read; it must be an object as in {_FORM}")
     (first, last), name, own = numbers, label_name(label), one.get("text")
@@ -220,11 +234,10 @@ def _spans(cell: Any) -> Iterator[GoldSpan]:
     else:
         raise _unreadable(cell)
     for text, start in pairs:
-        if isinstance(start, float) and start.is_integer():  # as pandas writes a column with a hole
-            start = int(start)
-        if not isinstance(text, str) or not text.strip() or isinstance(start, bool) or not isinstance(start, int):
+        place = _whole(start)
+        if not isinstance(text, str) or not text.strip() or place is None:
             raise _unreadable(cell)
-        yield GoldSpan(start, text)
+        yield GoldSpan(place, text)
 
 
 def _unreadable(cell: Any) -> TrainingError:
