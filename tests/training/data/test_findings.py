@@ -52,7 +52,7 @@ def test_tags_of_a_scheme_that_is_not_read_are_told(tags: list[str], tmp_path: P
     own = ", ".join(map(repr, sorted(tags[:2])))
     (told,) = doubts(tmp_path, (["Ada", "Lovelace", "wrote"], tags))
     assert told == (
-        f"Labels that differ only in a letter such as B or I are classes apart: 2 of 2, such as {own}. Tags of words "
+        f"Labels that look like tags, but are classes of their own: 2 of 2, such as {own}. Tags of words "
         "are 'B-who' and 'I-who', and the label of a part of a text is 'who'."
     )
 
@@ -61,9 +61,9 @@ def test_tags_as_labels_of_parts_of_a_text_are_told(tmp_path: Path):
     """Labels that only begin or end with such a letter are not."""
     spans = [{"start": 0, "end": 3, "label": "B-who"}, {"start": 4, "end": 12, "label": "I-who"}]
     (told,) = doubts(tmp_path, ("Ada Lovelace wrote", spans))
-    assert told.startswith(
-        "Labels that differ only in a letter such as B or I are classes apart: 2 of 2, such as 'B-who'"
-    )
+    assert told.startswith("Labels that look like tags, but are classes of their own: 2 of 2, such as 'B-who'")
+    (told,) = doubts(tmp_path, ("Ada Lovelace wrote", [{"start": 0, "end": 12, "label": "B-who"}]))
+    assert "of their own: 1 of 1, such as 'B-who'. Tags of words are 'B-who' and 'I-who', and the label" in told
     fine = [{**spans[0], "label": "U-boat"}, {**spans[1], "label": "vitamin-B"}]
     assert doubts(tmp_path, ("Ada Lovelace wrote", fine)) == []
     assert doubts(tmp_path, (["Ada", "Lovelace", "wrote"], ["B-who", "I-who", "S-what"])) == []

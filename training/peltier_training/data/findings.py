@@ -15,6 +15,7 @@ from peltier_training.errors import shown
 
 # The letters of BIO, BIOES and BILOU, before or after a label.
 _SCHEME = re.compile(r"^[BIESLU][-_](?=.)|(?<=.)[-_][BIESLU]$", re.IGNORECASE)
+_BEGIN = re.compile(r"[BI][-_].")
 
 
 def find_doubts(data: LabelledData) -> Iterator[str]:
@@ -31,17 +32,18 @@ def find_doubts(data: LabelledData) -> Iterator[str]:
 
 
 def _unread_schemes(labels: Sequence[str]) -> Iterator[str]:
-    """Labels that are one without the letter of a scheme, which is read only as a prefix of words' tags with a `-`."""
+    """Labels that are one without the letter of a scheme, or begin with B or I. Only the tags of words are read so, and
+    only with a prefix and a `-`."""
     groups: dict[str, list[str]] = {}
     for label in labels:
         place = _SCHEME.search(label)
         own = label if place is None else label[: place.start()] + label[place.end() :]
         groups.setdefault(own, []).append(label)
-    alike = {own: group for own, group in groups.items() if len(group) > 1}
+    alike = {own: group for own, group in groups.items() if len(group) > 1 or _BEGIN.match(group[0])}
     if alike:
         own, group = next(iter(alike.items()))
         yield (
-            "Labels that differ only in a letter such as B or I are classes apart: "
+            "Labels that look like tags, but are classes of their own: "
             f"{sum(map(len, alike.values()))} of {len(labels)}, such as {', '.join(map(shown, group))}. Tags of words "
             f"are {shown(f'B-{own}')} and {shown(f'I-{own}')}, and the label of a part of a text is {shown(own)}."
         )
