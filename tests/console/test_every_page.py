@@ -62,7 +62,7 @@ def test_a_phone_shows_that_a_table_has_more_columns(open_tab: Open) -> None:
     expect(table).to_have_attribute("data-more", "end")
     table.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     expect(table).to_have_attribute("data-more", "start")
-    expect(page.get_by_role("columnheader", name="Errors")).to_be_in_viewport(ratio=0.95)
+    expect(page.get_by_role("columnheader", name="Newest")).to_be_in_viewport(ratio=0.95)
     expect(page.get_by_role("link", name="banking77", exact=True)).to_be_in_viewport(ratio=0.95)
 
 

@@ -108,12 +108,12 @@ def test_a_revoked_key_is_noticed(open_tab: Open, site: Site) -> None:
 
 
 def test_an_expired_key_is_noticed(open_tab: Open, site: Site) -> None:
-    """Without a click: the page asks the server again by itself."""
+    """Without a click: the list of trainings asks the server again by itself."""
     ends = datetime.now(UTC) + timedelta(seconds=_KEY_SECONDS)
-    body = {"tenant": "default", "scopes": ["predict"], "expires_at": ends.isoformat()}
+    body = {"tenant": "default", "scopes": ["predict", "train"], "expires_at": ends.isoformat()}
     key = site.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
     visitor = open_tab(key, is_refused=True)
-    page = visitor.open("/adapters")
+    page = visitor.open("/trainings")
     expect(page.get_by_role("alert").first).to_contain_text("expired")
     expect(page.get_by_role("button", name="Enter another key").first).to_be_visible()
 
