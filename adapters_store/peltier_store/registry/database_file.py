@@ -17,15 +17,15 @@ _HEADER_BYTES = 100
 def require_whole(path: Path) -> None:
     """Raises RegistryError if the file was cut short; SQLite would read zeros, or create a new database.
 
-    A missing or empty file is a new database. A write-ahead log may contain the missing part of a file.
+    A missing or empty file is a new database. A write-ahead log may contain the missing part of a file. The order of
+    the reads matters: another process may move its log into the file meanwhile, which then only grows.
     """
-    size_bytes = _size_of(path)
-    if size_bytes == 0:
+    header = _header_of(path)
+    if not header:
         return
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    has_log = _size_of(path.with_name(f"{path.name}-wal")) > 0
     needed_bytes = _size_in(header)
+    has_log = _size_of(path.with_name(f"{path.name}-wal")) > 0
+    size_bytes = _size_of(path)
     if size_bytes < needed_bytes and not has_log:
         raise RegistryError(
             f"the registry {str(path)!r} was cut short: it has {size_bytes} bytes instead of at least {needed_bytes}; "
@@ -49,6 +49,14 @@ def follow_path(engine: Engine, path: Path) -> None:
 
     event.listen(engine, "do_connect", open_existing)
     event.listen(engine, "checkout", require_current)
+
+
+def _header_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
 
 
 def _size_of(path: Path) -> int:

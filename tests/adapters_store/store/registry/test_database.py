@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry import Registry, RegistryError, database_file
 from peltier_store.registry.database import _keep_write_ahead_log, database_url
 from stamina.instrumentation import set_on_retry_hooks
 
@@ -56,6 +56,28 @@ def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
     """Replicas that start together migrate it once, and none of them fails."""
     processes = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_log_may_be_moved_into_the_file_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """By the last process that closes the database, between two reads of sizes: the file is whole all the time."""
+    path.parent.mkdir()
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE a (b)")
+    writer.execute("PRAGMA wal_checkpoint")
+    writer.execute("INSERT INTO a VALUES (zeroblob(100000))")
+    sizes, size_of = list[int](), database_file._size_of
+
+    def read_size(asked: Path) -> int:
+        sizes.append(size_of(asked))
+        if len(sizes) == at + 1:
+            writer.close()
+        return sizes[-1]
+
+    monkeypatch.setattr(database_file, "_size_of", read_size)
+    database_file.require_whole(path)
+    assert len(sizes) > at
 
 
 @pytest.fixture
