@@ -191,7 +191,8 @@ class SlotsMachine(RuleBasedStateMachine):
         loaded, loading = list(self.slots.device.loaded()), list(self.slots.loading())
         held = {one.digest for one in self.holders if one.holds}
         assert {digest for digest in SIZES if self.slots.tier(digest) == "device"} <= set(loaded)
-        assert held <= set(loaded[: len(held) + len(self.retired)])
+        deleted = {one.resident for one in self.holders if one.holds and self._holds_deleted(one)}
+        assert held <= set(loaded[: len(held) + len(deleted | set(self.retired))])
         assert set(loading) <= {one.digest for one in self.holders if one.waits}
         assert self.slots.num_loading == len(loading)
 
@@ -224,7 +225,14 @@ class SlotsMachine(RuleBasedStateMachine):
         return found
 
     def _holds_deleted(self, holder: Holder) -> bool:
-        return holder.wants_deleted or holder.resident in self.retired
+        """Whether it holds a copy that was deleted. Who waited for one while it was deleted may have got either."""
+        entry = self.slots._entries.get(holder.digest)
+        return (
+            entry is None
+            or entry.installing is None
+            or not entry.loaded
+            or entry.installing.result() != holder.resident
+        )
 
     def charged_to(self, *tenants: str) -> set[FakeResident]:
         """What they hold, without what is pinned."""
