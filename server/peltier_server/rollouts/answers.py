@@ -1,18 +1,24 @@
-"""What is kept of answers for feedback: labels, and digests of texts."""
+"""The labels and digests of answers and inputs that are kept for feedback."""
 
 import hashlib
 from collections.abc import Collection, Sequence
 
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import JUDGED_TYPES
+from peltier_client.protocol import JUDGED_TYPES, Input
 from pydantic_core import to_json
 
 from peltier_server.inference.prediction import OnePrediction
 
 _MAX_SHOWN_LABELS = 10
+_HASH_DIGITS = 32
 # What is kept of an answer that is neither right nor wrong. No label is empty.
 UNJUDGED = ""
+
+
+def hash_input(value: Input) -> str:
+    """The SHA-256 of an input as JSON, its first 32 digits."""
+    return hashlib.sha256(to_json(value)).hexdigest()[:_HASH_DIGITS]
 
 
 def answer_of(task: TaskSpec, prediction: OnePrediction) -> str:

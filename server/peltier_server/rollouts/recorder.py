@@ -20,8 +20,7 @@ from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.predictor import Predictor
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
-from peltier_server.rollouts.answers import answer_of
-from peltier_server.rollouts.inputs import hash_input
+from peltier_server.rollouts.answers import answer_of, hash_input
 
 logger = logging.getLogger(__name__)
 
