@@ -1,5 +1,5 @@
-"""Fair scheduling: tenants share the estimated cost of computation by their weights. Also the priority queues that the
-scheduler searches."""
+"""Fair scheduling: tenants share the estimated cost of computation by their weights. Also the priority queue that the
+scheduler uses."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -37,17 +37,11 @@ class Ranking(Generic[R, K]):
     @property
     def first(self) -> K | None:
         """The first key, if there is one."""
-        entry = self.first_entry
-        return None if entry is None else entry[2]
-
-    @property
-    def first_entry(self) -> tuple[R, int, K] | None:
-        """The first key as (rank, unique number, key), if there is one."""
         # Removed keys leave the heap only here, where their position is known.
         while self._heap:
             entry = self._heap[0]
             if self._entries.get(entry[2]) is entry:
-                return entry
+                return entry[2]
             heappop(self._heap)
         return None
 
@@ -72,106 +66,6 @@ class Ranking(Generic[R, K]):
         """Removes all keys."""
         self._heap.clear()
         self._entries.clear()
-
-
-class SizeIndex(Generic[K]):
-    """Keys with a size and a unique rank. Every call takes O(log n + log `max_size`), also the search for the first key
-    up to a size among many larger keys.
-
-    It is a binary tree over the sizes. A leaf ranks the keys of its size, and a node has the first key below it. Sizes
-    above `max_size` share a leaf. Empty nodes are not stored. A key that comes alone is kept beside the tree until
-    another one comes, because most of the time one tenant waits.
-    """
-
-    def __init__(self, max_size: int) -> None:
-        self._max_size = max_size
-        self._num_leaves = 1 << (max_size + 1).bit_length()
-        self._leaves: dict[int, Ranking[Rank, K]] = {}
-        self._nodes: dict[int, tuple[Rank, int, K]] = {}
-        self._alone: tuple[K, int, Rank] | None = None
-
-    def put(self, key: K, size: int, rank: Rank) -> None:
-        """Adds a key that is not in the index."""
-        if self._alone is None and not self._nodes:
-            self._alone = (key, size, rank)
-            return
-        if self._alone is not None:
-            other, other_size, other_rank = self._alone
-            self._alone = None
-            self._put(other, self._leaf(other_size), other_rank)
-        self._put(key, self._leaf(size), rank)
-
-    def remove(self, key: K, size: int) -> None:
-        """Removes a key that was added with `size`."""
-        if self._alone is not None:
-            self._alone = None
-        else:
-            self._remove(key, self._leaf(size))
-
-    def move(self, key: K, size: int, new_size: int, rank: Rank) -> None:
-        """Removes and adds a key. This is faster than two calls, because they share most of the path to the root."""
-        if self._alone is not None:
-            self._alone = (key, new_size, rank)
-            return
-        leaf, new_leaf = self._leaf(size), self._leaf(new_size)
-        if leaf == new_leaf:
-            self._leaves[leaf].remove(key)
-            self._put(key, leaf, rank)
-        else:
-            self._put(key, new_leaf, rank)
-            self._remove(key, leaf)
-
-    @property
-    def first(self) -> K | None:
-        """The first of all keys."""
-        if self._alone is not None:
-            return self._alone[0]
-        best = self._nodes.get(1)
-        return None if best is None else best[2]
-
-    def first_within(self, size: int) -> K | None:
-        """The first key of at most `size`, which is at most `max_size`."""
-        if self._alone is not None:
-            return self._alone[0] if self._alone[1] <= size else None
-        node = self._leaf(size)
-        best = self._nodes.get(node)
-        while node > 1:
-            if node & 1:
-                other = self._nodes.get(node - 1)
-                if best is None or (other is not None and other < best):
-                    best = other
-            node >>= 1
-        return None if best is None else best[2]
-
-    def _leaf(self, size: int) -> int:
-        return self._num_leaves + min(size, self._max_size + 1)
-
-    def _put(self, key: K, leaf: int, rank: Rank) -> None:
-        ranking = self._leaves.get(leaf)
-        if ranking is None:
-            ranking = self._leaves[leaf] = Ranking()
-        ranking.put(key, rank)
-        self._rise(leaf, ranking.first_entry)
-
-    def _remove(self, key: K, leaf: int) -> None:
-        ranking = self._leaves[leaf]
-        ranking.remove(key)
-        if not ranking:
-            del self._leaves[leaf]
-        self._rise(leaf, ranking.first_entry)
-
-    def _rise(self, node: int, best: tuple[Rank, int, K] | None) -> None:
-        """Updates the nodes above a leaf whose first key is now `best`."""
-        nodes = self._nodes
-        while node and nodes.get(node) is not best:
-            if best is None:
-                del nodes[node]
-            else:
-                nodes[node] = best
-            other = nodes.get(node ^ 1)
-            if best is None or (other is not None and other < best):
-                best = other
-            node >>= 1
 
 
 class Item(Hashable, Protocol):
@@ -228,16 +122,16 @@ class Scheduler(Generic[T]):
     level with new ones, so it has no debt. A tenant cannot lose the debt from a shared time by leaving for a moment:
     its former tag counts until the smallest tag has passed it.
 
-    Every call is O(log tenants + log items). Belongs to one thread at a time.
+    Calls are O(log tenants + log items), but the search for an item that fits looks at each waiting tenant. Belongs to
+    one thread at a time.
     """
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
         """Calls `weight_of` for each served item, so a changed weight applies from the next item on."""
-        self._max_batch_tokens = max_batch_tokens
         self._max_lead = max_batch_tokens // 2
         self._weight_of = weight_of
         self._lines: dict[str, _TenantItems[T]] = {}
-        self._heads = SizeIndex[_TenantItems[T]](max_batch_tokens)
+        self._order = Ranking[Rank, _TenantItems[T]]()
         # The tags of tenants that do not wait, as long as these are ahead of one that waits.
         self._left = Ranking[int, str]()
         self._num_items = 0
@@ -265,10 +159,11 @@ class Scheduler(Generic[T]):
 
     def next(self, max_cost: int | None = None) -> T | None:
         """The next item, of any cost or of at most `max_cost`; None if no item may be served now."""
-        line = self._heads.first
+        line = self._order.first
         if line is None or max_cost is None or line.head_cost <= max_cost:
             return None if line is None else line.head
-        other = self._heads.first_within(min(max_cost, self._max_batch_tokens)) if max_cost > 0 else None
+        fitting = (other for other in self._lines.values() if other.head_cost <= max_cost)
+        other = min(fitting, key=self._order.rank, default=None)
         return None if other is None or self._would_lead(other, line) else other.head
 
     def serve(self, item: T, cost: int | None = None) -> None:
@@ -308,18 +203,17 @@ class Scheduler(Generic[T]):
 
     def _place(self, line: _TenantItems[T]) -> None:
         """Updates a tenant's position after a change of its tag or first item; removes it if no item waits."""
-        cost_before, line.head = line.head_cost, line.items.first
+        line.head = line.items.first
         line.head_cost = 0 if line.head is None else line.head.pass_cost
+        if line in self._order:
+            self._order.remove(line)
         if line.head is None:
-            self._end(line, cost_before)
-        elif not cost_before:
-            self._heads.put(line, line.head_cost, (line.tag, line.turn))
+            self._end(line)
         else:
-            self._heads.move(line, cost_before, line.head_cost, (line.tag, line.turn))
+            self._order.put(line, (line.tag, line.turn))
 
-    def _end(self, line: _TenantItems[T], last_cost: int) -> None:
+    def _end(self, line: _TenantItems[T]) -> None:
         del self._lines[line.tenant]
-        self._heads.remove(line, last_cost)
         if self._lines:
             self._remember(line.tenant, line.tag)
         else:
@@ -345,7 +239,7 @@ class Scheduler(Generic[T]):
     @property
     def _now(self) -> int:
         """The smallest tag; it never decreases while an item waits."""
-        line = self._heads.first
+        line = self._order.first
         return 0 if line is None else line.tag
 
     def _step(self, tenant: str) -> int:

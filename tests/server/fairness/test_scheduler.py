@@ -8,11 +8,7 @@ from itertools import chain, combinations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from peltier_server.fairness.scheduler import Ranking, Scheduler, SizeIndex
-
-MOVES = st.lists(
-    st.tuples(st.sampled_from(["put", "move", "remove"]), st.integers(0, 10**6), st.integers(1, 14)), max_size=60
-)
+from peltier_server.fairness.scheduler import Ranking, Scheduler
 
 BATCH = 40
 WEIGHTS = {"a": 1.0, "b": 3.0, "c": 0.5, "d": 40.0}
@@ -21,27 +17,6 @@ SIZES = st.integers(1, BATCH // 2)
 ANY_SIZES = st.one_of(SIZES, st.integers(1, 2 * BATCH))
 WAITING = st.lists(st.tuples(st.sampled_from(TENANTS), ANY_SIZES), max_size=120)
 BACKLOG = st.lists(st.tuples(st.sampled_from(TENANTS), ANY_SIZES), min_size=40, max_size=120)
-
-
-@given(moves=MOVES, max_size=st.integers(1, 12), room=st.integers(1, 12))
-def test_the_first_that_fits(moves: list[tuple[str, int, int]], max_size: int, room: int) -> None:
-    """Of all, and of those within any size, as a search of all would find it."""
-    heads, room = SizeIndex[int](max_size), min(room, max_size)
-    there: dict[int, tuple[int, tuple[int, int]]] = {}
-    for number, (move, draw, size) in enumerate(moves):
-        one = sorted(there)[draw % len(there)] if there else None
-        if move == "put" or one is None:
-            there[number] = (size, (draw % 7, number))
-            heads.put(number, *there[number])
-        elif move == "move":
-            before, there[one] = there[one][0], (size, (draw % 7, number))
-            heads.move(one, before, *there[one])
-        else:
-            heads.remove(one, there.pop(one)[0])
-        assert heads.first == min(there, key=lambda key: there[key][1], default=None)
-        fitting = [key for key, (size, _) in there.items() if size <= room]
-        assert heads.first_within(room) == min(fitting, key=lambda key: there[key][1], default=None)
-    assert len(heads._nodes) <= len(there) * heads._num_leaves.bit_length()
 
 
 class Rankings(RuleBasedStateMachine):
@@ -186,16 +161,18 @@ def test_nothing_is_lost_and_a_tenants_own_order_is_kept(waiting: list[tuple[str
 
 @given(waiting=WAITING)
 def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, int]]) -> None:
-    """While a tenant's first item fits, the batch is not done, unless that tenant would be half a batch ahead."""
+    """While an item fits, the batch is not done, unless the next tenant with such an item would be half a batch
+    ahead."""
     scheduler = make_scheduler(Item(*one) for one in waiting)
     while batch := take_batch(scheduler):
         room = BATCH - sum(item.pass_cost for item in batch)
-        smallest = min((line.tag for line in scheduler._lines.values()), default=0)
-        for tenant, line in scheduler._lines.items():
-            if line.head.pass_cost <= room:
-                ahead = line.tag - smallest + line.head.pass_cost * scheduler._step(tenant)
-                other = scheduler._heads.first_within(room)
-                assert ahead > BATCH // 2 * scheduler._step(tenant) or other is not line
+        lines = scheduler._lines.values()
+        fitting = [line for line in lines if line.head.pass_cost <= room]
+        if fitting:
+            first = min(fitting, key=lambda line: (line.tag, line.turn))
+            step = scheduler._step(first.tenant)
+            ahead = first.tag - min(line.tag for line in lines) + first.head.pass_cost * step
+            assert ahead > BATCH // 2 * step
 
 
 @given(waiting=st.lists(SIZES, min_size=1, max_size=40), room=st.integers(1, 60))
