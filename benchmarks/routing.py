@@ -27,7 +27,7 @@ from common.harness import create_parser, print_milliseconds, seconds_of
 from common.ports import ReservedPort
 from common.serving import Server, cpu_seconds_of, serving_stock
 from peltier_backbone.load import load_backbone
-from peltier_server.http.routing_server import PATH
+from peltier_server.extensions.picker.server import PATH
 
 PRESET = "bitfit"
 # Twenty times a second.

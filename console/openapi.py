@@ -4,6 +4,6 @@ import json
 import sys
 
 from peltier_server.app import create_app
-from peltier_server.settings import Settings
+from peltier_server.extensions.settings import Settings
 
 json.dump(create_app(Settings()).openapi(), sys.stdout)

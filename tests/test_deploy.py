@@ -11,7 +11,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from peltier_server.auth.keyring import MONITOR
-from peltier_server.settings import SETTINGS
+from peltier_server.extensions.settings import SETTINGS
 
 from tests.support.dashboards import NAMES, write_dashboards
 

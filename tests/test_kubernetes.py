@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from peltier_server.extensions.picker.server import PATH
+from peltier_server.extensions.settings import SETTINGS, Settings, load_settings
 from peltier_server.http.request_middleware import is_open
-from peltier_server.http.routing_server import PATH
-from peltier_server.load_settings import load_settings
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.settings import SETTINGS, Settings
 from peltier_server.settings_group import is_secret
 from peltier_store.commands import app
 

@@ -9,7 +9,7 @@ import pytest
 from peltier_client.cli import create_command
 from peltier_client.errors import error_classes
 from peltier_server.app import create_app
-from peltier_server.settings import SETTINGS, Settings
+from peltier_server.extensions.settings import SETTINGS, Settings
 
 from docs.generator.__main__ import PAGES, REFERENCE, main
 from docs.site.sources import copy_sources, navigation

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peltier_server.app import create_app
-from peltier_server.settings import Settings
+from peltier_server.extensions.settings import Settings
 
 from docs.generator.table import Schema, default_of, table, type_of
 

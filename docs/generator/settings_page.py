@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from peltier_server.settings import GROUPS, SettingsGroup
+from peltier_server.extensions.settings import GROUPS
+from peltier_server.settings import SettingsGroup
 
 from docs.generator.commands_page import real_command
 from docs.generator.table import default_of, table, type_of

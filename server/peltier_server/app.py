@@ -1,18 +1,21 @@
 """Creates the ASGI app from its components."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version as release_of
 from typing import Protocol
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
-from peltier_server.auth.authenticator import Authenticator, create_authenticator
+from peltier_server.auth.authenticator import create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
 from peltier_server.batches.runner import BatchRunner
+from peltier_server.extension import Extension, Started, choose_extensions
+from peltier_server.extensions.console.extension import CONSOLE
+from peltier_server.extensions.picker.extension import PICKER
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
 from peltier_server.http.lifecycle import Lifecycle
@@ -32,8 +35,6 @@ from peltier_server.routes import (
     adapters,
     administration,
     aliases,
-    compare,
-    console,
     files,
     live,
     operations,
@@ -44,15 +45,16 @@ from peltier_server.routes import (
     trainings,
 )
 from peltier_server.service import Service
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import CoreSettings, SettingsError
 from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 from peltier_server.trainings.worker_process import require_training
+
+EXTENSIONS = (PICKER, CONSOLE)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
     aliases.feedback,
-    compare.router,
     openai.router,
     fine_tuning.router,
     batches.router,
@@ -83,15 +85,24 @@ _ROUTERS = (
     operations.measures,
     operations.probes,
     pages.router,
-    console.router,
 )
 
 
-def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, replica: str | None = None) -> FastAPI:
-    """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load.
+def create_app(
+    settings: CoreSettings,
+    metrics_pages: MetricsPages | None = None,
+    replica: str | None = None,
+    *,
+    extensions: Sequence[Extension] = EXTENSIONS,
+) -> FastAPI:
+    """The ASGI app with the `extensions` that the settings do not leave out. After its start it loads in the
+    background: `/health` succeeds at once, `/ready` after the load.
 
     With `metrics_pages`, `/metrics` has the pages of all replicas, among which this one is `replica`.
     """
+    extensions = choose_extensions(extensions, settings)
+    for extension in extensions:
+        extension.check(settings)
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
     authenticator = create_authenticator(settings.auth, settings.network, keyring)
     enforcer = QuotaEnforcer(Rates(settings.store.rate_store), keyring.quotas)
@@ -109,6 +120,8 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
         (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
         metrics_pages,
         replica,
+        page=next((one.page for one in extensions if one.page is not None), None),
+        num_files=sum(one.count_files(settings) for one in extensions),
     )
     app = Application(
         state,
@@ -116,7 +129,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
         version=release_of("peltier"),
         description=_DESCRIPTION,
         # The routes are added directly. `include_router` would match each request twice and would add nothing here.
-        routes=[route for router in _ROUTERS for route in router.routes],
+        routes=[route for router in (*_ROUTERS, *_routers_of(extensions)) for route in router.routes],
         # FastAPI's own documentation pages load scripts from the internet.
         docs_url=None,
         redoc_url=None,
@@ -126,7 +139,7 @@ def create_app(settings: Settings, metrics_pages: MetricsPages | None = None, re
     if settings.training.worker:
         require_training()
     grpc = None if settings.network.grpc_port is None else _create_grpc(app, settings)
-    app.router.lifespan_context = partial(_run, settings, authenticator, telemetry, grpc)
+    app.router.lifespan_context = partial(_run, settings, extensions, telemetry, grpc)
     app.add_middleware(
         RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
     )
@@ -144,7 +157,7 @@ class RpcServer(Protocol):
         """Stops listening."""
 
 
-def _create_grpc(app: FastAPI, settings: Settings) -> RpcServer:
+def _create_grpc(app: FastAPI, settings: CoreSettings) -> RpcServer:
     try:
         from peltier_server.protocols.oip.grpc.server import GrpcServer
     except ModuleNotFoundError as error:
@@ -152,22 +165,28 @@ def _create_grpc(app: FastAPI, settings: Settings) -> RpcServer:
     return GrpcServer(app, settings)
 
 
+def _routers_of(extensions: Sequence[Extension]) -> list[APIRouter]:
+    return [router for extension in extensions for router in extension.routers]
+
+
 @asynccontextmanager
 async def _run(
-    settings: Settings,
-    authenticator: Authenticator,
+    settings: CoreSettings,
+    extensions: Sequence[Extension],
     telemetry: Telemetry,
     grpc: RpcServer | None,
     app: FastAPI,
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
     state: AppState = app.state  # type: ignore[assignment]
-    loading = asyncio.create_task(_load(app, settings, authenticator))
-    if grpc is not None:
-        try:
+    loading = asyncio.create_task(_load(app, settings, extensions))
+    opened = list[Started]()
+    try:
+        opened += [part for one in extensions if (part := await one.open(app, settings)) is not None]
+        if grpc is not None:
             await grpc.start()
-        except SettingsError as failure:
-            state.lifecycle.fail(failure)
+    except SettingsError as failure:
+        state.lifecycle.fail(failure)
     yield
     state.lifecycle.drain()
     loading.cancel()
@@ -175,7 +194,11 @@ async def _run(
         return
     if grpc is not None:
         await grpc.stop()
+    for part in reversed(opened):
+        await part.close()
     loaded = (await asyncio.gather(loading, return_exceptions=True))[0]
+    for part in reversed(state.started.values()):
+        await part.close()
     if isinstance(loaded, tuple):
         service, batch_runner = loaded
         await batch_runner.close()
@@ -185,12 +208,17 @@ async def _run(
     await telemetry.close()
 
 
-async def _load(app: FastAPI, settings: Settings, authenticator: Authenticator) -> tuple[Service, BatchRunner] | None:
+async def _load(
+    app: FastAPI, settings: CoreSettings, extensions: Sequence[Extension]
+) -> tuple[Service, BatchRunner] | None:
     state: AppState = app.state  # type: ignore[assignment]
     try:
         secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
-        authenticator.keyring.unlock(Credentials(secret))
-        service = await Service.open(settings, state.metrics, authenticator, state.preparation)
+        state.keyring.unlock(Credentials(secret))
+        service = await Service.open(settings, state.metrics, state.authenticator, state.preparation)
+        # In one turn of the event loop, so that nothing is answered without them.
+        parts = [one.start(app, service) for one in extensions if one.start is not None]
+        state.started.update({type(part): part for part in parts})
     except Exception as failure:
         state.lifecycle.fail(failure)
         return None

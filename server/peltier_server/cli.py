@@ -9,8 +9,8 @@ from peltier_backbone.machine.cores import wait_passively
 from peltier_backbone.machine.ray_cluster import set_variables
 from pydantic.fields import FieldInfo
 
-from peltier_server.load_settings import load_settings
-from peltier_server.settings import GROUP_OF, SETTINGS, Settings, SettingsError
+from peltier_server.extensions.settings import GROUP_OF, SETTINGS, Settings, load_settings
+from peltier_server.settings import SettingsError
 from peltier_server.settings_group import is_secret
 
 

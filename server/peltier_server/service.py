@@ -42,7 +42,7 @@ from peltier_server.rollouts.recorder import Recorder
 from peltier_server.rollouts.rollouts import Rollouts
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
-from peltier_server.settings import Settings
+from peltier_server.settings import CoreSettings
 from peltier_server.trainings.event_feed import EventFeed
 from peltier_server.trainings.intake import TrainingIntake
 from peltier_server.trainings.publication import TrainingPublisher
@@ -59,7 +59,7 @@ _EXPERIMENTAL_DEVICES = ("cuda",)
 _MAX_JOIN_SECONDS = 10.0
 
 
-def _batch_bounds(settings: Settings, backbone: Backbone) -> BatchBounds:
+def _batch_bounds(settings: CoreSettings, backbone: Backbone) -> BatchBounds:
     queue = settings.queue
     # A GPU computes one thing at a time, whatever the priorities of threads.
     max_short = queue.max_batch_tokens * _LONG_SHARE if backbone.device.type == "cpu" else math.inf
@@ -70,7 +70,7 @@ class Service:
     """Everything that answers requests. `open` loads and starts it; `close` finishes accepted requests."""
 
     def __init__(
-        self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics, preparation: Preparation
+        self, settings: CoreSettings, backbone: Backbone, store: Store, metrics: Metrics, preparation: Preparation
     ) -> None:
         self.settings = settings
         self.backbone = backbone
@@ -140,7 +140,7 @@ class Service:
 
     @classmethod
     async def open(
-        cls, settings: Settings, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
+        cls, settings: CoreSettings, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
     ) -> Self:
         """Opens the store, loads the backbone, starts the runner and publishes the examples."""
         async with AsyncExitStack() as opened:

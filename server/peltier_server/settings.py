@@ -1,9 +1,8 @@
 """Every setting of the server, declared once: its group, name, type, default, bounds and description."""
 
 import ipaddress
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from peltier_backbone.machine.cores import usable_cores
 from peltier_client.errors import InvalidInput
@@ -12,9 +11,10 @@ from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from peltier_store.sources.source import check_source
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
-from pydantic.fields import FieldInfo
 
 from peltier_server.settings_group import MIB, Count, SettingsGroup, setting
+
+Group = TypeVar("Group", bound=SettingsGroup)
 
 _YEAR_SECONDS = 366 * 24 * 3600
 
@@ -156,21 +156,6 @@ class NetworkSettings(SettingsGroup):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
-
-
-class RoutingSettings(SettingsGroup):
-    """The address of the gauges for endpoint pickers."""
-
-    routing_port: int | None = setting(
-        None, "Serve GET /routing-metrics for endpoint pickers on this port; 0 chooses a free one.", ge=0, le=65535
-    )
-    routing_host: str = setting(
-        "127.0.0.1", "Address to bind for /routing-metrics, which needs no key and names adapters of all tenants."
-    )
-    routing_prefix: str = setting(
-        "vllm:", "Begins the names of the gauges on /routing-metrics.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$"
-    )
-    max_routing_names: int = setting(100, "Maximum names of adapters in each list on /routing-metrics.", ge=1, le=1000)
 
 
 class AuthSettings(SettingsGroup):
@@ -381,18 +366,32 @@ class ClusterSettings(SettingsGroup):
         return self
 
 
-class Settings(SettingsGroup):
-    """The settings of one server: a group for each part, which is also the section of that name in the TOML file.
+class ExtensionSettings(SettingsGroup):
+    """What the server leaves out."""
 
-    The name of a setting is unique in all groups, because flags and variables are named after it alone. `cli.py` and
-    the reference of settings are made from these fields. No other code reads the environment, except `telemetry/`,
-    which reads the standard variables of OpenTelemetry.
+    without: str = setting(
+        "",
+        "Extensions to leave out, such as console,trainings: their routes are unknown and their tasks do not start. "
+        "Their settings are accepted, and do nothing.",
+    )
+
+    @property
+    def without_names(self) -> list[str]:
+        """The names in `without`."""
+        return [name.strip() for name in self.without.split(",") if name.strip()]
+
+
+class CoreSettings(SettingsGroup):
+    """The settings of the core: a group for each part, which is also the section of that name in the TOML file.
+
+    The name of a setting is unique in all groups, because flags and variables are named after it alone. Extensions add
+    theirs in `extensions/settings.py`. `cli.py` and the reference of settings are made from these fields. No other code
+    reads the environment, except `telemetry/`, which reads the standard variables of OpenTelemetry.
     """
 
     compute: ComputeSettings = Field(default_factory=ComputeSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     network: NetworkSettings = Field(default_factory=NetworkSettings)
-    routing: RoutingSettings = Field(default_factory=RoutingSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
     drain: DrainSettings = Field(default_factory=DrainSettings)
     logs: LogSettings = Field(default_factory=LogSettings)
@@ -403,14 +402,11 @@ class Settings(SettingsGroup):
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     batches: BatchSettings = Field(default_factory=BatchSettings)
     feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
+    extensions: ExtensionSettings = Field(default_factory=ExtensionSettings)
 
-
-GROUPS: Mapping[str, type[SettingsGroup]] = {name: field.annotation for name, field in Settings.model_fields.items()}  # type: ignore[misc]
-# Every setting by its name, and the group that it belongs to.
-SETTINGS: Mapping[str, FieldInfo] = {
-    name: field for kind in GROUPS.values() for name, field in kind.model_fields.items()
-}
-GROUP_OF: Mapping[str, str] = {name: group for group, kind in GROUPS.items() for name in kind.model_fields}
+    def group(self, kind: type[Group]) -> Group:
+        """The settings that an extension declares in `kind`."""
+        return next(group for _, group in self if isinstance(group, kind))
 
 
 def _best_device() -> str:

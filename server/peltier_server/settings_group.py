@@ -1,5 +1,6 @@
 """What the groups of settings are made of."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -29,3 +30,18 @@ def is_hidden(field: FieldInfo) -> bool:
 def is_secret(annotation: Any) -> bool:
     """Whether a setting of this type is a secret."""
     return annotation is SecretStr or any(map(is_secret, get_args(annotation)))
+
+
+def groups_of(kind: type[SettingsGroup]) -> Mapping[str, type[SettingsGroup]]:
+    """The groups of all settings by their names."""
+    return {name: field.annotation for name, field in kind.model_fields.items()}  # type: ignore[misc]
+
+
+def settings_of(kind: type[SettingsGroup]) -> Mapping[str, FieldInfo]:
+    """The settings of all groups by their names."""
+    return {name: field for group in groups_of(kind).values() for name, field in group.model_fields.items()}
+
+
+def group_names(kind: type[SettingsGroup]) -> Mapping[str, str]:
+    """The names of the settings, each with that of its group."""
+    return {name: group for group, fields in groups_of(kind).items() for name in fields.model_fields}

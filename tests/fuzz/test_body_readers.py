@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fastapi import params
 from peltier_server.app import create_app
+from peltier_server.extensions.settings import load_settings
 from peltier_server.http.scoped_route import ScopedRoute
-from peltier_server.load_settings import load_settings
 
 from tests.fuzz.body_readers import MODELS, READERS
 

@@ -24,11 +24,10 @@ from peltier_server.app import create_app
 from peltier_server.auth.keyring import ALL_SCOPES
 from peltier_server.catalog import sync
 from peltier_server.catalog.publisher import Store
+from peltier_server.extensions.settings import Settings, load_settings
 from peltier_server.http.process import create_config
-from peltier_server.load_settings import load_settings
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
-from peltier_server.settings import Settings
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Quotas, Registry
 

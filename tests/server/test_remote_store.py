@@ -11,8 +11,7 @@ import huggingface_hub
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
-from peltier_server.load_settings import load_settings
-from peltier_server.settings import Settings
+from peltier_server.extensions.settings import Settings, load_settings
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from peltier_backbone.native.levels import LEVEL_NAMES
 from peltier_server.cli import serve
-from peltier_server.load_settings import load_settings
-from peltier_server.settings import GROUPS, SETTINGS, SettingsError
+from peltier_server.extensions.settings import GROUPS, SETTINGS, load_settings
+from peltier_server.settings import SettingsError
 from peltier_store.blobs.errors import BlobError
 from pydantic import ValidationError
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from peltier_server.cluster.replica import deploy
-from peltier_server.load_settings import load_settings
+from peltier_server.extensions.settings import load_settings
 
 
 def app(settings: dict[str, object]) -> Any:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.cluster.autoscaling import QUEUED_TOKENS
 from peltier_server.cluster.worker_tasks import WorkerTasks, as_ray_task
-from peltier_server.settings import ClusterSettings, Settings, TrainingSettings
+from peltier_server.settings import ClusterSettings, CoreSettings, TrainingSettings
 from peltier_server.trainings.worker_process import require_training
 
 NAME = "peltier"
@@ -42,7 +42,7 @@ class Replica:
     `directory` is where relative paths of the settings begin.
     """
 
-    def __init__(self, settings: Settings, directory: str, workers: Any = None) -> None:
+    def __init__(self, settings: CoreSettings, directory: str, workers: Any = None) -> None:
         """`workers` is a handle of the `Workers`, which Ray starts because of it."""
         wait_passively()
         _listen_on_loopback()
@@ -91,7 +91,7 @@ class Replica:
 class Workers:
     """Starts the tasks of Ray that train. Ray replaces it on another node if its own is lost; its tasks end with it."""
 
-    async def __init__(self, settings: Settings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
+    async def __init__(self, settings: CoreSettings, directory: str) -> None:  # type: ignore[misc]  # Ray awaits it
         _listen_on_loopback()
         _change_to(directory)
         self._tasks = WorkerTasks(settings, as_ray_task(settings, directory))
@@ -146,7 +146,7 @@ def _add_port_on(address: str, add_port: Callable[[Any, str], int], server: Any,
     return add_port(server, f"{address}:0")
 
 
-def deploy(settings: Settings) -> Any:
+def deploy(settings: CoreSettings) -> Any:
     """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU."""
     compute, directory = settings.compute, os.getcwd()
     num_gpus = int(compute.device == "cuda")
@@ -176,7 +176,7 @@ def deploy(settings: Settings) -> Any:
     return deployment.bind(*arguments)
 
 
-def _without_worker(settings: Settings) -> TrainingSettings:
+def _without_worker(settings: CoreSettings) -> TrainingSettings:
     return settings.training.model_copy(update={"worker": False})
 
 

@@ -13,7 +13,7 @@ from ray import serve
 
 from peltier_server.cluster.proxy import CALLBACK, MIDDLEWARE
 from peltier_server.cluster.replica import HAPROXY, NAME, deploy, http_options
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import CoreSettings, SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
 
 
-def run(settings: Settings) -> None:
+def run(settings: CoreSettings) -> None:
     """Raises `SettingsError` if the cluster or a replica does not start, or if the cluster already serves on another
     address."""
     host, port = settings.network.host, settings.network.port

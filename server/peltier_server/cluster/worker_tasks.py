@@ -17,7 +17,7 @@ from peltier_store.registry import Registry
 from ray.exceptions import RayError
 
 from peltier_server.background import QueueTask
-from peltier_server.settings import Settings
+from peltier_server.settings import CoreSettings
 from peltier_server.trainings.worker_process import (
     FIRST_PAUSE_SECONDS,
     MAX_PAUSE_SECONDS,
@@ -45,7 +45,7 @@ class WorkerTasks:
     loop.
     """
 
-    def __init__(self, settings: Settings, run_worker: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, settings: CoreSettings, run_worker: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """`run_worker` runs one worker and waits for its end; when it is cancelled, it ends the worker."""
         self._settings, self._run_worker = settings, run_worker
         self._registry: Registry | None = None
@@ -118,7 +118,7 @@ def num_workers(waiting: int, held: int, *, trainings: int, most: int) -> int:
     return min(math.ceil((waiting + held) / trainings), most) if waiting else 0
 
 
-def as_ray_task(settings: Settings, directory: str) -> Callable[[], Coroutine[Any, Any, None]]:
+def as_ray_task(settings: CoreSettings, directory: str) -> Callable[[], Coroutine[Any, Any, None]]:
     """A function that runs `train_waiting` as a task of Ray, which has one core and on CUDA one GPU of the cluster."""
     num_gpus = int(settings.compute.device == "cuda")
     task: Any = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=_RETRIES)(train_waiting)
@@ -137,7 +137,7 @@ def as_ray_task(settings: Settings, directory: str) -> Callable[[], Coroutine[An
     return run_worker
 
 
-def train_waiting(settings: Settings, directory: str) -> None:
+def train_waiting(settings: CoreSettings, directory: str) -> None:
     """Runs `peltier worker` with one thread until no training waits.
 
     `directory` is where relative paths of the settings begin. If Ray cancels the task or this process is killed, the

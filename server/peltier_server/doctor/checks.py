@@ -20,7 +20,7 @@ from peltier_store.registry import Registry, RegistryError
 from rich.filesize import decimal
 
 from peltier_server.doctor.machine import check_memory, check_processor
-from peltier_server.load_settings import load_settings
+from peltier_server.extensions.settings import load_settings
 from peltier_server.settings import SettingsError, StoreSettings
 
 _PACKAGES = "packages"

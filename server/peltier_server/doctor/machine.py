@@ -17,7 +17,7 @@ from peltier_backbone.machine.memory import available_bytes
 from peltier_client.commands.doctor import Finding, FindingLevel
 from rich.filesize import decimal
 
-from peltier_server.settings import ComputeSettings, Settings
+from peltier_server.settings import ComputeSettings, CoreSettings
 
 _CPU_INFO = Path("/proc/cpuinfo")
 # The measurement error of a trial of some milliseconds is below this factor.
@@ -152,7 +152,7 @@ def _check_gpu(compute: ComputeSettings) -> Iterator[Finding]:
         yield Finding(subject="gpu", level="slow", text=text, next_step='pip install "peltier[cuda]"')
 
 
-def check_memory(settings: Settings) -> Iterator[Finding]:
+def check_memory(settings: CoreSettings) -> Iterator[Finding]:
     """Whether all that the settings bound fits at once: backbone, adapters, bodies and answers."""
     compute, memory = settings.compute, settings.memory
     try:

@@ -46,7 +46,13 @@ class AppState:
     metrics_pages: MetricsPages | None = None
     # The id of this one.
     replica: str | None = None
+    # A page for browsers, which an extension serves; it and the files below it need no caller.
+    page: str | None = None
+    # The most files and connections that extensions have open.
+    num_files: int = 0
     watches: Watches = field(default_factory=Watches)
+    # What extensions have started, by its type.
+    started: dict[type, Any] = field(default_factory=dict)
 
     @property
     def keyring(self) -> Keyring:
@@ -125,6 +131,12 @@ def resolve_embedding(
             f"model {model!r} is a {kind} task, which embeds no texts; its answers are at /v1/tasks/{model}/predict"
         )
     return target
+
+
+def started(request: Request, kind: type[T]) -> T:
+    """What an extension has started, from the type of it. There is one once `accept` returns."""
+    found: T = request.app.state.started[kind]
+    return found
 
 
 def get_context(request: Request) -> RequestContext:

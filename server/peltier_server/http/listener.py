@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from peltier_server.http.connection import has_closed
+from peltier_server.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
 # Connections that one turn of the event loop accepts. uvloop alone accepts one a turn. On a busy loop that is less than
 # a hundred a second, and a new connection waits behind all earlier ones, even those that are closed again.
 _AT_ONCE = 64
+_BACKLOG = 2048
 _RETRY_SECONDS = 1.0
-# The most connections of the listeners for other protocols than HTTP.
+# The most connections of the listener for gRPC.
 MAX_GRPC_CONNECTIONS = 256
-MAX_ROUTING_CONNECTIONS = 64
 _OUTAGE = {"outage": "open files"}
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -83,3 +84,19 @@ class Listener:
             logger.error("no connection can be accepted for %g s: %s", _RETRY_SECONDS, error.strerror, extra=_OUTAGE)
             self._loop.remove_reader(self._socket)
             self._retry = self._loop.call_later(_RETRY_SECONDS, self._listen)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 chooses a free one. Raises `SettingsError` if the address cannot be used."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        # The standard library appends the address to its message, but the message below already names it.
+        reason = str(error.strerror or error).partition(" (")[0]
+        raise SettingsError(f"cannot listen on {host}:{port}: {reason}") from None
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """The URL at which `listener` serves HTTP on this host."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

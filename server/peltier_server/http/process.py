@@ -10,7 +10,6 @@ import socket
 import sys
 import time
 from asyncio import Protocol
-from contextlib import ExitStack
 from importlib.metadata import version as release_of
 from types import FrameType
 
@@ -20,14 +19,11 @@ from peltier_backbone.machine.heap import keep_freed_memory
 
 from peltier_server.http.connection import MAX_SURPLUS, connection_class
 from peltier_server.http.lifecycle import Drain, Lifecycle
-from peltier_server.http.listener import MAX_GRPC_CONNECTIONS, MAX_ROUTING_CONNECTIONS, Listener
-from peltier_server.http.routing_server import PATH as ROUTING_PATH
-from peltier_server.http.routing_server import RoutingServer
-from peltier_server.settings import ComputeSettings, DrainSettings, LimitSettings, Settings, SettingsError
+from peltier_server.http.listener import MAX_GRPC_CONNECTIONS, Listener, listen, url_of
+from peltier_server.settings import ComputeSettings, CoreSettings, DrainSettings, LimitSettings
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 2048
 # Open files besides connections: uploads, the store, the registry, and connections that are closed at once.
 _OTHER_FILES = 512
 # A connection may read a blob.
@@ -52,8 +48,6 @@ class DrainingServer(uvicorn.Server):
     After SIGTERM it first serves for `lame_duck_seconds` while it reports that it is not ready, so that load balancers
     choose other replicas. After an interrupt from a terminal it drains at once, because no load balancer is involved. A
     second signal ends the server immediately. uvicorn alone would close its socket at once and raise the signal again.
-
-    `beside` is the server for endpoint pickers and its socket, which it serves from the start to the end of the drain.
     """
 
     def __init__(
@@ -62,10 +56,8 @@ class DrainingServer(uvicorn.Server):
         lifecycle: Lifecycle,
         settings: DrainSettings,
         url: str,
-        beside: tuple[RoutingServer, socket.socket] | None = None,
     ) -> None:
         super().__init__(config)
-        self._beside = beside
         self._lifecycle = lifecycle
         self._settings = settings
         self._url = url
@@ -89,9 +81,6 @@ class DrainingServer(uvicorn.Server):
         """Begins to accept connections through a `Listener` for each socket."""
         await super().startup(sockets=[])
         self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
-        if self._beside is not None:
-            server, listener = self._beside
-            server.start(listener)
 
     async def on_tick(self, counter: int) -> bool:
         """Runs ten times a second: logs once that the server is ready, and ends the server once it is drained or has
@@ -112,8 +101,6 @@ class DrainingServer(uvicorn.Server):
         """Shuts the app down, also after a second signal. In that case uvicorn would leave the app to be cancelled
         at the end of the loop, and log this as a failure of the app.
         """
-        if self._beside is not None:
-            self._beside[0].close()
         await super().shutdown(sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
@@ -155,19 +142,18 @@ class DrainingServer(uvicorn.Server):
             self.should_exit = True
 
 
-def run(app: FastAPI, settings: Settings) -> None:
+def run(app: FastAPI, settings: CoreSettings) -> None:
     """Serves until a signal arrives. Raises the exception that loading failed with, or `SettingsError` if the
     address is in use. A second signal ends the process with status 1.
     """
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
     lifecycle: Lifecycle = app.state.lifecycle
-    with ExitStack() as sockets:
-        listener = sockets.enter_context(_listen(settings.network.host, settings.network.port))
-        url = _url(settings.network.host, listener)
+    with listen(settings.network.host, settings.network.port) as listener:
+        url = url_of(settings.network.host, listener)
         _log_start(settings.compute, url)
-        beside = _listen_for_pickers(lifecycle, settings, sockets)
-        server = DrainingServer(create_config(app, _fit_files(settings)), lifecycle, settings.drain, url, beside)
+        limits = _fit_files(settings, app.state.num_files)
+        server = DrainingServer(create_config(app, limits), lifecycle, settings.drain, url)
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
@@ -195,30 +181,14 @@ def create_config(app: FastAPI, limits: LimitSettings) -> uvicorn.Config:
     )
 
 
-def _listen_for_pickers(
-    lifecycle: Lifecycle, settings: Settings, sockets: ExitStack
-) -> tuple[RoutingServer, socket.socket] | None:
-    """The server of the gauges for endpoint pickers and its socket, if there is a port for them."""
-    routing = settings.routing
-    if routing.routing_port is None:
-        return None
-    listener = sockets.enter_context(_listen(routing.routing_host, routing.routing_port))
-    logger.info("endpoint pickers read %s%s", _url(routing.routing_host, listener), ROUTING_PATH)
-    return RoutingServer(lifecycle, settings), listener
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-
-
-def _fit_files(settings: Settings) -> LimitSettings:
+def _fit_files(settings: CoreSettings, num_others: int) -> LimitSettings:
     """The limits of the server, with fewer connections if the limit of open files has no room for `max_connections`
-    beside all else. Without a free file descriptor no listener could accept, and nothing could read from the store.
+    beside all else, also `num_others` of extensions. Without a free file descriptor no listener could accept, and
+    nothing could read from the store.
     """
     limits, network = settings.limits, settings.network
-    others = _OTHER_FILES + MAX_SURPLUS
+    others = _OTHER_FILES + MAX_SURPLUS + num_others
     others += 0 if network.grpc_port is None else MAX_GRPC_CONNECTIONS
-    others += 0 if settings.routing.routing_port is None else MAX_ROUTING_CONNECTIONS
     allowed = _allow_files(limits.max_connections * _FILES_OF_A_CONNECTION + others)
     # A quarter is better than none where even the others do not fit.
     fitting = max(allowed - others, allowed // 4) // _FILES_OF_A_CONNECTION
@@ -255,13 +225,3 @@ def _log_start(compute: ComputeSettings, url: str) -> None:
         "threads": compute.threads,
     }
     logger.info("Peltier starts", extra={"fields": fields})
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        # The standard library appends the address to its message, but the message below already names it.
-        reason = str(error.strerror or error).partition(" (")[0]
-        raise SettingsError(f"cannot listen on {host}:{port}: {reason}") from None

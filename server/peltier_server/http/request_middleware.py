@@ -24,7 +24,7 @@ from peltier_server.http.incoming import WHOLE, Incoming
 from peltier_server.http.outgoing import Outgoing
 from peltier_server.logs.access_log import log_access
 from peltier_server.metrics.series import matched_route
-from peltier_server.settings import Settings
+from peltier_server.settings import CoreSettings
 from peltier_server.tracing import RequestTrace
 
 # These are asked every few seconds, like the paths that need no caller.
@@ -33,7 +33,6 @@ _UNTRACED = frozenset({"/metrics", "/v1/live"})
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/ping", "/v2/health/live", "/v2/health/ready"})
-CONSOLE = "/console"
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
 # The key in the `state` of an ASGI scope that has the caller of a request in a batch, whom the server knows.
@@ -57,10 +56,11 @@ def end_span(trace: RequestTrace, scope: Scope, context: RequestContext, status:
     trace.end(f"{method} {route}", status, attributes)
 
 
-def is_open(path: str) -> bool:
-    """Whether this path, or template of paths, needs no caller: the front page, the console's files and the probes.
-    What it answers is the same for everybody, but `/health` has one more field for callers with a key."""
-    return path in OPEN_PATHS or path == CONSOLE or path.startswith(f"{CONSOLE}/")
+def is_open(path: str, page: str | None = None) -> bool:
+    """Whether this path, or template of paths, needs no caller: the front page, the probes, and the `page` for browsers
+    with its files. What it answers is the same for everybody, but `/health` has one more field for callers with a
+    key."""
+    return path in OPEN_PATHS or (page is not None and (path == page or path.startswith(f"{page}/")))
 
 
 class RequestMiddleware:
@@ -81,7 +81,7 @@ class RequestMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, state: AppState, settings: Settings, authenticator: Authenticator, tracer: Tracer | None
+        self, app: ASGIApp, state: AppState, settings: CoreSettings, authenticator: Authenticator, tracer: Tracer | None
     ) -> None:
         self._app = app
         self._state = state
@@ -134,7 +134,7 @@ class RequestMiddleware:
             if max_connections is not None and scope["path"] not in OPEN_PATHS:
                 sentence = f"{max_connections} connections are open, and this server holds no more"
                 raise QueueFull(sentence, retry_after=retry_hints.SOON)
-            if not is_open(scope["path"]):
+            if not is_open(scope["path"], self._state.page):
                 stored = scope["state"].get(STORED_CALLER)
                 context.known_caller = stored or await self._authenticator.caller(context.headers)
                 context.is_background = stored is not None

@@ -184,7 +184,7 @@ def refuse_open_routes(app: FastAPI, keyed_paths: frozenset[str]) -> None:
     for route in app.routes:
         path = getattr(route, "path", "")
         is_closed = isinstance(route, ScopedRoute) and bool(route.scopes)
-        if not (is_closed or is_open(path) or path in pages):
+        if not (is_closed or is_open(path, app.state.page) or path in pages):
             raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[require_scope(…)]")
 
 

@@ -23,7 +23,7 @@ from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.merged import CONTENT_TYPE, merge_pages
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
-from peltier_server.settings import Settings
+from peltier_server.settings import CoreSettings
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
@@ -100,7 +100,7 @@ async def artifact_schema() -> Response:
     return Response(_SCHEMA, media_type="application/schema+json")
 
 
-def _limits(settings: Settings) -> dict[str, int]:
+def _limits(settings: CoreSettings) -> dict[str, int]:
     values = dict(settings.queue) | dict(settings.limits) | dict(settings.memory)
     return {name: values[name] for name in _LIMITS}
 

@@ -1,13 +1,14 @@
 """Pages for people with a browser. They load nothing from other servers, so that they work behind a firewall."""
 
 from pathlib import Path
+from typing import cast
 
 import fastapi_offline
 from fastapi import Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
-from peltier_server.http.request_middleware import CONSOLE
+from peltier_server.http.application import AppState
 from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")
@@ -17,8 +18,6 @@ KEYED_PATHS = frozenset({"/docs", f"/docs/{_SCRIPT}", f"/docs/{_STYLE}"})
 
 # The links are the same for every server, so that callers without a key learn nothing about this one.
 _LINKS = {
-    "name": "peltier",
-    "console": CONSOLE,
     "docs": "/docs",
     "openapi": "/openapi.json",
     "adapters": "/v1/adapters",
@@ -40,10 +39,11 @@ router = open_router(include_in_schema=False)
 @router.get("/")
 async def landing(request: Request) -> Response:
     """Leads browsers to the console, by an address that is right behind a path too. Programs read what there is."""
-    headers = {"vary": "accept"}
-    if "text/html" in request.headers.get("accept", ""):
-        return RedirectResponse(f"{CONSOLE[1:]}/", headers=headers)
-    return JSONResponse(_LINKS, headers=headers)
+    headers, state = {"vary": "accept"}, cast("AppState", request.app.state)
+    console = {} if state.page is None else {"console": state.page}
+    if state.page is not None and "text/html" in request.headers.get("accept", ""):
+        return RedirectResponse(f"{state.page[1:]}/", headers=headers)
+    return JSONResponse({"name": "peltier", **console, **_LINKS}, headers=headers)
 
 
 @router.get("/docs")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 from peltier_server.background import BackgroundTask
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import CoreSettings, SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def require_training() -> None:
             raise SettingsError(f"setting 'worker' needs {package}: {remedy}")
 
 
-def worker_command(settings: Settings) -> list[str]:
+def worker_command(settings: CoreSettings) -> list[str]:
     """The command line of the worker. The store and the registry, whose URLs may hold passwords, are not in it."""
     compute, trainings = settings.compute, settings.training.trainings
     options = {"backbone": compute.backbone, "device": compute.device, "trainings": trainings, "nice": _LOWEST_PRIORITY}
@@ -43,7 +43,7 @@ def worker_command(settings: Settings) -> list[str]:
     return [sys.executable, "-m", "peltier_client", "worker", *flags]
 
 
-def worker_environment(settings: Settings) -> dict[str, str]:
+def worker_environment(settings: CoreSettings) -> dict[str, str]:
     """The server's environment without its own settings, among which are secrets, and with the worker's store."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PELTIER_")}
     return {**kept, "PELTIER_STORE": str(settings.store.store), "PELTIER_REGISTRY": settings.store.registry}
@@ -63,7 +63,7 @@ class WorkerProcess:
         self._task = BackgroundTask()
 
     @classmethod
-    def of(cls, settings: Settings) -> "WorkerProcess | None":
+    def of(cls, settings: CoreSettings) -> "WorkerProcess | None":
         """The worker of these settings; None if they want none."""
         if not settings.training.worker:
             return None

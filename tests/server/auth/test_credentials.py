@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from peltier_server.auth.credentials import Credentials, load_secret, prefix_of
-from peltier_server.load_settings import load_settings
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.extensions.settings import Settings, load_settings
+from peltier_server.settings import SettingsError
 
 from tests.support.power_loss import PowerLoss
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.extensions.settings import Settings
+from peltier_server.settings import SettingsError
 
 pytest.importorskip("grpc_reflection", reason="Ray Serve is not installed")
 

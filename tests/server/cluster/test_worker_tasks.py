@@ -16,7 +16,8 @@ pytest.importorskip("grpc_reflection", reason="Ray Serve is not installed")
 from peltier_server import background
 from peltier_server.cluster import worker_tasks
 from peltier_server.cluster.worker_tasks import WorkerTasks, num_workers, train_waiting
-from peltier_server.settings import ClusterSettings, Settings
+from peltier_server.extensions.settings import Settings
+from peltier_server.settings import ClusterSettings
 from peltier_store.registry import Registry
 
 from tests.server.conftest import until

@@ -12,7 +12,8 @@ from peltier_client.commands.doctor import Finding
 from peltier_server.doctor import checks, machine
 from peltier_server.doctor.checks import check, check_packages, check_store
 from peltier_server.doctor.machine import check_memory, check_processor
-from peltier_server.settings import ComputeSettings, LimitSettings, Settings, StoreSettings
+from peltier_server.extensions.settings import Settings
+from peltier_server.settings import ComputeSettings, LimitSettings, StoreSettings
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry
 

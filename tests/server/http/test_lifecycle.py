@@ -9,8 +9,8 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import NotReady
 from peltier_server import service
 from peltier_server.app import create_app
+from peltier_server.extensions.settings import Settings
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.settings import Settings
 from peltier_store.blobs.blobs import BlobError, Blobs
 
 from tests.server.conftest import Running, make_client, until

@@ -19,11 +19,10 @@ from fastapi import FastAPI
 from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
+from peltier_server.extensions.settings import Settings, load_settings
 from peltier_server.http import process
 from peltier_server.http.process import DrainingServer, create_config
-from peltier_server.load_settings import load_settings
 from peltier_server.runner import isolation
-from peltier_server.settings import Settings
 
 from tests.server.attacker import listen
 from tests.support.server_process import Server
@@ -416,4 +415,5 @@ def test_connections_leave_files_to_the_rest(
 ) -> None:
     """Two for each connection, 512 for all else and 64 for probes; those of other ports are counted."""
     monkeypatch.setattr(process, "_allow_files", lambda count: min(count, allowed))
-    assert process._fit_files(settings_of(**more)).max_connections == fitting
+    settings = settings_of(**more)
+    assert process._fit_files(settings, create_app(settings).state.num_files).max_connections == fitting

@@ -11,10 +11,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
+from peltier_server.extensions.settings import Settings
 from peltier_server.http.request_middleware import OPEN_PATHS
 from peltier_server.http.scoped_route import ScopedRoute, refuse_open_routes, require_scope
 from peltier_server.routes.pages import KEYED_PATHS
-from peltier_server.settings import Settings
 
 from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, Serve, make_client
 

@@ -1,8 +1,8 @@
 """Bounds of the server's life, and of its metrics."""
 
 import pytest
+from peltier_server.extensions.picker.server import RoutingMetrics
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.routing_server import RoutingMetrics
 from peltier_server.metrics.series import TenantLabels
 
 from tests.server.limits.probe import Met, probe

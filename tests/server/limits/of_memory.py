@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.settings import SETTINGS
 
 from tests.server.conftest import until
 from tests.server.limits.probe import Met, probe

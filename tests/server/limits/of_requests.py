@@ -14,12 +14,12 @@ import httpx2
 import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
+from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import connection, list_pages
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
 from peltier_server.protocols.oip.grpc import server as grpc_server
-from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 import pytest
+from peltier_server.extensions.settings import SETTINGS
 from peltier_server.inference import quarantine
 from peltier_server.runner import isolation
-from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers, Small

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
 from peltier_client.protocol import MAX_REPORT_BYTES
+from peltier_server.extensions.settings import SETTINGS
 from peltier_server.http.uploads import UploadTurns
-from peltier_server.settings import SETTINGS
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import STALL_SECONDS, Servers

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_server.settings import SETTINGS
+from peltier_server.extensions.settings import SETTINGS
 from peltier_store.registry import Quotas
 
 PAGE = Path(__file__).parents[3] / "docs/limits.md"

@@ -12,7 +12,7 @@ import peltier_server
 import peltier_store
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_server.settings import SETTINGS
+from peltier_server.extensions.settings import SETTINGS
 from peltier_store.registry import Quotas
 
 from tests.server.conftest import Listen
@@ -100,9 +100,9 @@ UNMET = frozenset(
         "peltier_server.auth.oidc._MAX_KEY_SET_BYTES",
         "peltier_server.cluster.replica._MAX_STARTS",
         "peltier_backbone.machine.ray_cluster._MAX_STARTS",
-        "peltier_server.http.listener.MAX_ROUTING_CONNECTIONS",
-        "peltier_server.http.routing_server._MAX_HEAD_BYTES",
-        "peltier_server.http.routing_server._MAX_UNREAD_BYTES",
+        "peltier_server.extensions.picker.server.MAX_CONNECTIONS",
+        "peltier_server.extensions.picker.server._MAX_HEAD_BYTES",
+        "peltier_server.extensions.picker.server._MAX_UNREAD_BYTES",
         "peltier_server.tracing._MAX_LINKS",
         "peltier_server.tracing._MAX_SPANS",
         "peltier_server.tracing._MAX_TASK_LEN",

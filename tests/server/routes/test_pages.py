@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx2
 from fastapi import FastAPI
 from peltier_server.app import create_app
-from peltier_server.settings import Settings
+from peltier_server.extensions.settings import Settings
 
 from tests.server.conftest import Running, make_client
 

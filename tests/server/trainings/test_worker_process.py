@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from peltier_server.app import create_app
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.extensions.settings import Settings
+from peltier_server.settings import SettingsError
 from peltier_server.trainings import worker_process
 from peltier_server.trainings.worker_process import WorkerProcess, worker_command, worker_environment
 

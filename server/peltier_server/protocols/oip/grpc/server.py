@@ -27,7 +27,7 @@ from peltier_server.protocols.oip.grpc import messages
 from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.grpc.fields import has_more_fields
 from peltier_server.protocols.oip.messages import OIP_ERRORS
-from peltier_server.settings import Settings, SettingsError
+from peltier_server.settings import CoreSettings, SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class GrpcServer:
     A connection is closed when it is old or idle.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(self, app: FastAPI, settings: CoreSettings) -> None:
         self.port = settings.network.grpc_port or 0
         self._app = app
         self._host = settings.network.host

@@ -9,7 +9,7 @@ import pytest
 
 from tests.server.conftest import Running, Serve
 
-FILE = Path(__file__).parents[2] / "support/comparison.cases.json"
+FILE = Path(__file__).parents[3] / "support/comparison.cases.json"
 CASES: list[dict[str, Any]] = json.loads(FILE.read_text())
 FIELDS = {
     "classification": "label",

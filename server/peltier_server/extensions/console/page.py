@@ -18,14 +18,15 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from peltier_client.errors import NotFound
 
 from peltier_server.context import PIECE_BYTES
-from peltier_server.http.request_middleware import CONSOLE
 from peltier_server.http.scoped_route import open_router
+
+PATH = "/console"
 
 # The build names each file of this folder after a digest of its content.
 _HASHED = "assets/"
 _FOREVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
-_BUILD = Path(__file__).parent.parent / "console"
+_BUILD = Path(__file__).parents[2] / "console"
 _PAGE = "index.html"
 # A browser enforces this policy. Whatever a text, a label or an uploaded file contains, the page runs no script but its
 # own and sends nothing to another server.
@@ -105,12 +106,12 @@ def console_router(build: Path) -> APIRouter:
     """The routes of the console whose files are in the folder `build`."""
     router, files = open_router(include_in_schema=False), read_build(build)
 
-    @router.get(CONSOLE)
+    @router.get(PATH)
     async def console() -> Response:
         """Leads to the page. Its addresses are relative, for servers behind a path, and so is this one."""
-        return RedirectResponse(f"{CONSOLE[1:]}/")
+        return RedirectResponse(f"{PATH[1:]}/")
 
-    @router.get(f"{CONSOLE}/{{path:path}}")
+    @router.get(f"{PATH}/{{path:path}}")
     async def console_file(path: str, request: Request) -> Response:
         """The page or a file that it names."""
         if _PAGE not in files:

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from peltier_server.app import create_app
-from peltier_server.routes.console import console_router
-from peltier_server.settings import Settings
+from peltier_server.extensions.console.page import console_router
+from peltier_server.extensions.settings import Settings
 
 from tests.server.conftest import make_client
 

@@ -24,12 +24,14 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from peltier_client.errors import MethodNotAllowed, NotFound, PeltierError
 
 from peltier_server.errors import PELTIER_ERRORS
+from peltier_server.extensions.picker.settings import RoutingSettings
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.listener import MAX_ROUTING_CONNECTIONS, Listener
+from peltier_server.http.listener import Listener
 from peltier_server.service import Service
-from peltier_server.settings import Settings
+from peltier_server.settings import CoreSettings
 
 PATH = "/routing-metrics"
+MAX_CONNECTIONS = 64
 
 _TEXT, _JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
 _MAX_HEAD_BYTES = 16 * 1024
@@ -50,10 +52,11 @@ _GAUGES = (
 class RoutingServer:
     """Answers the requests on one listening socket, in the running event loop."""
 
-    def __init__(self, lifecycle: Lifecycle, settings: Settings) -> None:
-        routing = settings.routing
+    def __init__(self, lifecycle: Lifecycle, settings: CoreSettings) -> None:
+        routing = settings.group(RoutingSettings)
         self._lifecycle = lifecycle
         self._gauges = RoutingMetrics(prefix=routing.routing_prefix, max_names=routing.max_routing_names)
+        self._listening: socket.socket | None = None
         self._listener: Listener | None = None
         self.stall_seconds = settings.limits.stall_seconds
         # The first one has had no request for the longest time.
@@ -62,21 +65,23 @@ class RoutingServer:
     def start(self, listening: socket.socket) -> None:
         """Accepts connections from now on, in the running event loop. Beyond 64, a new one takes the place of the
         longest idle one."""
+        self._listening = listening
         self._listener = Listener(listening, lambda: _Connection(self))
 
     def add(self, connection: asyncio.Transport) -> None:
         """A connection that has begun, or has a request."""
         self.connections.pop(connection, None)
-        if len(self.connections) >= MAX_ROUTING_CONNECTIONS:
+        if len(self.connections) >= MAX_CONNECTIONS:
             longest = next(iter(self.connections))
             del self.connections[longest]
             longest.abort()
         self.connections[connection] = None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the socket and the connections."""
-        if self._listener is not None:
+        if self._listener is not None and self._listening is not None:
             self._listener.close()
+            self._listening.close()
         for connection in list(self.connections):
             connection.close()
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_server.extensions.picker.server import PATH, RoutingServer
+from peltier_server.extensions.settings import load_settings
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.routing_server import PATH, RoutingServer
-from peltier_server.load_settings import load_settings
 
 from tests.server.conftest import Running, Serve, until
 from tests.support.endpoint_picker import VLLM, Endpoint
@@ -32,7 +32,7 @@ async def picker_of(lifecycle: Lifecycle, **options: Any) -> AsyncIterator[httpx
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
             yield client
-        server.close()
+        await server.close()
     await until(lambda: not server.connections)
 
 
@@ -175,7 +175,7 @@ async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seco
         writer.write(_GET.replace(b"1.1", b"1.0"))
         assert (await reader.read()).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         writer.close()
-        server.close()
+        await server.close()
 
 
 async def test_connections_are_bounded() -> None:
@@ -195,7 +195,7 @@ async def test_connections_are_bounded() -> None:
         assert len(server.connections) == 64
         for _, writer in streams:
             writer.close()
-        server.close()
+        await server.close()
         await until(lambda: not server.connections)
 
 

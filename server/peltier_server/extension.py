@@ -1,0 +1,54 @@
+"""What the server can serve besides its core: an extension is a value, and `app.py` has the tuple of them.
+
+No module of the core imports an extension. What an extension needs of the core is public there.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fastapi import APIRouter, FastAPI
+
+from peltier_server.service import Service
+from peltier_server.settings import CoreSettings, SettingsError
+
+
+class Started(Protocol):
+    """What an extension has started. The extension's routes get it by its type, see `http.application.started`."""
+
+    async def close(self) -> None:
+        """Ends it. The service still answers meanwhile."""
+
+
+async def _open_nothing(_app: FastAPI, _settings: CoreSettings) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A part of the server that can be left out.
+
+    `check` raises `SettingsError` if a package is missing that the settings need; nothing has started then. `open`
+    starts what serves beside the app, before the backbone is loaded; it may raise `SettingsError`, and returns None
+    where the settings want nothing. `start` starts what needs the service, in the same turn of the event loop in which
+    the service begins to answer.
+    """
+
+    name: str
+    routers: tuple[APIRouter, ...] = ()
+    # The path of a page for browsers, to which the front page leads. It and the files below it need no caller.
+    page: str | None = None
+    check: Callable[[CoreSettings], None] = lambda _: None
+    open: Callable[[FastAPI, CoreSettings], Awaitable[Started | None]] = _open_nothing
+    start: Callable[[FastAPI, Service], Started] | None = None
+    # The most files and connections that it has open besides those of its routes.
+    count_files: Callable[[CoreSettings], int] = lambda _: 0
+
+
+def choose_extensions(extensions: Sequence[Extension], settings: CoreSettings) -> list[Extension]:
+    """The extensions that the settings do not leave out. Raises `SettingsError` for an unknown name."""
+    names, without = [one.name for one in extensions], settings.extensions.without_names
+    for name in without:
+        if name not in names:
+            raise SettingsError(f"without names {name!r}, which is no extension; there are {', '.join(names)}")
+    return [one for one in extensions if one.name not in without]

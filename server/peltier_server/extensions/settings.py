@@ -1,0 +1,27 @@
+"""Every setting of the server: those of the core, and those of the extensions. Imports nothing heavy."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from peltier_server.extensions.picker.settings import RoutingSettings
+from peltier_server.settings import CoreSettings
+from peltier_server.settings_group import group_names, groups_of, settings_of
+from peltier_server.settings_reader import read_settings
+
+
+class Settings(CoreSettings):
+    """The settings of one server, as `CoreSettings`."""
+
+    routing: RoutingSettings = Field(default_factory=RoutingSettings)
+
+
+GROUPS = groups_of(Settings)
+# Every setting by its name, and the group that it belongs to.
+SETTINGS = settings_of(Settings)
+GROUP_OF = group_names(Settings)
+
+
+def load_settings(flags: Mapping[str, object]) -> Settings:
+    """The settings from `flags`, the environment and a TOML file, as `read_settings` reads them."""
+    return read_settings(flags, Settings)
