@@ -22,7 +22,7 @@ from common.fault_proxy import FaultProxy, Mode
 from common.ports import ReservedPort
 from common.postgres_server import run_postgres
 from common.serving import PELTIER, Server
-from peltier_store.registry.database import MIGRATIONS
+from peltier_store.registry.schema import MIGRATIONS
 
 ROOT = Path(__file__).parents[2]
 _START_SECONDS, _STOP_SECONDS = 300, 60

@@ -9,8 +9,8 @@ from typing import Any
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
-from peltier_store.registry.database import MIGRATIONS
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
+from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import (
     BLOB_COLUMNS,
     AnswerRow,

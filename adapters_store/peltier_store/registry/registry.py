@@ -13,7 +13,7 @@ from peltier_store.registry import aliases, claims, pins, tenants, training_hold
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.batches import BatchRegistry
 from peltier_store.registry.contents import Contents
-from peltier_store.registry.database import database_url, read_schema, refuse_older_schema, upgrade
+from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.files import FileRegistry, forget_abandoned
 from peltier_store.registry.idempotency import forget_keys
@@ -44,6 +44,7 @@ from peltier_store.registry.records import (
     VersionRecord,
 )
 from peltier_store.registry.rollouts import RolloutDraft, RolloutRegistry, point_alias, rollout_of, select_rollouts
+from peltier_store.registry.schema import read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.training_holder import TrainingHold

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -120,8 +119,8 @@ class AdapterRow(Base):
     tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
     name: Mapped[str] = mapped_column(Text)
     last_number: Mapped[int]
-    is_public: Mapped[bool] = mapped_column(server_default=false())
-    revision: Mapped[int] = mapped_column(BigInteger, index=True, server_default="1")
+    is_public: Mapped[bool]
+    revision: Mapped[int] = mapped_column(BigInteger, index=True)
     pinned_tier: Mapped[str | None] = mapped_column(Text)
     pinned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     pinned_by: Mapped[str | None] = mapped_column(Text)
@@ -142,11 +141,11 @@ class VersionRow(Base):
     preset: Mapped[str] = mapped_column(Text)
     manifest: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    created_by: Mapped[str] = mapped_column(Text, server_default="")
+    created_by: Mapped[str] = mapped_column(Text)
     deprecated_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     deprecation: Mapped[str | None] = mapped_column(Text)
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    revision: Mapped[int] = mapped_column(BigInteger, server_default="1")
+    revision: Mapped[int] = mapped_column(BigInteger)
 
 
 Index(
@@ -229,7 +228,7 @@ class TrainingRow(Base):
     task: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(Text, index=True)
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
-    request_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    request_bytes: Mapped[int] = mapped_column(BigInteger)
     task_type: Mapped[str | None] = mapped_column(Text)
     preset: Mapped[str | None] = mapped_column(Text)
     recipe: Mapped[str | None] = mapped_column(Text)

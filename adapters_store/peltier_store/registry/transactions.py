@@ -38,12 +38,12 @@ from peltier_store.registry.database import (
     is_gone,
     is_sqlite,
     reason,
-    refuse_unfinished_restore,
     refuses_a_value,
 )
 from peltier_store.registry.database_file import follow_path
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone, RegistryRewound
 from peltier_store.registry.records import AuditEntry, AuditFilter, Position
+from peltier_store.registry.schema import refuse_unfinished_restore
 from peltier_store.registry.tables import AdapterRow, AuditRow, ChangeRow, RevisionRow, TenantRow, UtcDateTime
 
 T = TypeVar("T")

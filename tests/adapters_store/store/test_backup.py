@@ -15,7 +15,8 @@ from peltier_store.garbage import Collector
 from peltier_store.location import require_own
 from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError, TrainingDraft
 from peltier_store.registry.contents import DumpedRow
-from peltier_store.registry.database import database_url, upgrade
+from peltier_store.registry.database import database_url
+from peltier_store.registry.schema import upgrade
 
 from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import MakeRegistry, Old, opened

@@ -14,7 +14,8 @@ from peltier_store.blobs.location import locate
 from peltier_store.garbage import Collected, Collector
 from peltier_store.registry import BlobBusy, Registry
 from peltier_store.registry.claims import MAX_COLLECTING
-from peltier_store.registry.database import database_url, upgrade
+from peltier_store.registry.database import database_url
+from peltier_store.registry.schema import upgrade
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 

@@ -49,10 +49,10 @@ def _(servers: Servers) -> Met:
             servers.bert.run(_release(turn))
 
 
-@probe("time for a lock of SQLite that another process holds", "peltier_store.registry.database._BUSY_SECONDS")
+@probe("time for a lock of SQLite that another process holds", "peltier_store.registry.database.BUSY_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "_BUSY_SECONDS", 0.1)
+        patch.setattr(database, "BUSY_SECONDS", 0.1)
         with servers.start("bert") as other:
             path = make_url(other.service.settings.store.registry).database
             assert path is not None

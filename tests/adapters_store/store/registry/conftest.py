@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import Registry, StoredFile, StoredTraining, TrainingDraft, VersionRecord, database
-from peltier_store.registry.database import database_url, upgrade
+from peltier_store.registry.database import database_url
+from peltier_store.registry.schema import upgrade
 
 from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import MakeRegistry, opened

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from peltier_store.registry import Registry, RegistryError, database_file
-from peltier_store.registry.database import _keep_write_ahead_log, database_url
+from peltier_store.registry.database import database_url
+from peltier_store.registry.schema import _keep_write_ahead_log
 from stamina.instrumentation import set_on_retry_hooks
 
 from benchmarks.common.postgres_server import PostgresServer
@@ -103,18 +104,6 @@ async def open_and_close(url: str) -> None:
     await (await Registry.open(url)).close()
 
 
-def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, make_registry: MakeRegistry) -> None:
-    """Nothing is written to a database with an unknown schema revision."""
-    url = make_registry(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.commit()
-    before = path.read_bytes()
-    with pytest.raises(RegistryError, match=r"written by a newer version of Peltier.* schema revision '9999'"):
-        asyncio.run(open_and_close(url))
-    assert path.read_bytes() == before
-
-
 def test_a_database_of_something_else_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
     """Peltier adds no tables to the database of another program."""
     path.parent.mkdir()
@@ -187,13 +176,9 @@ def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: Postg
 
 
 @pytest.mark.postgres
-def test_a_newer_or_foreign_postgresql_is_refused(postgres: PostgresServer) -> None:
-    """As in SQLite: nothing is written to a database that these migrations do not know."""
-    newer, foreign = postgres.create_database(), postgres.create_database()
-    postgres.execute(newer, "CREATE TABLE alembic_version (version_num text)")
-    postgres.execute(newer, "INSERT INTO alembic_version VALUES ('9999')")
-    with pytest.raises(RegistryError, match=r"written by a newer version of Peltier.* schema revision '9999'"):
-        asyncio.run(open_and_close(postgres.url(newer)))
+def test_a_foreign_postgresql_is_refused(postgres: PostgresServer) -> None:
+    """As in SQLite: Peltier adds no tables to the database of another program."""
+    foreign = postgres.create_database()
     postgres.execute(foreign, "CREATE TABLE invoices (id int)")
     with pytest.raises(RegistryError, match=r"is not a Peltier registry: it holds a table 'invoices'"):
         asyncio.run(open_and_close(postgres.url(foreign)))

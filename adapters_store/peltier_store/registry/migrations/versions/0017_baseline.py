@@ -1,0 +1,8 @@
+"""The first schema. A new database has no steps before it: it gets the tables as they are now"""
+
+revision = "0017"
+down_revision = None
+
+
+def upgrade() -> None:
+    pass
