@@ -5,7 +5,6 @@
     .venv/bin/python benchmarks/peers/throughput.py --json runs/methods.json
     .venv/bin/python benchmarks/peers/crowds.py --json runs/crowds.json
     .venv/bin/python benchmarks/peers/loads.py --json runs/loads.json
-    .venv/bin/python benchmarks/fleet_simulation.py --measured runs/fleet.json --json runs/fleet-plan.json
     .venv/bin/python benchmarks/figures.py --from runs --to docs/figures
 
 It draws each plot whose file exists. It needs matplotlib, which the extra training installs.
@@ -150,61 +149,6 @@ def beside_plain(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_ylabel("throughput / plain transformers'")
 
 
-def draw_fleets(axes: Axes, found: dict[str, Any]) -> None:
-    """Replicas against the rate of requests, by the number of tasks."""
-    rows = found["plan"]
-    crowds = sorted({row["tasks"] for row in rows})
-    for tasks, color, style in zip(crowds, (GREY, BLUE, ORANGE), ("-", "-", "--"), strict=True):
-        line = [row for row in rows if row["tasks"] == tasks]
-        label = f"{tasks:,} tasks"
-        axes.plot(
-            [row["rate"] for row in line],
-            [row["replicas"] for row in line],
-            marker="o",
-            linestyle=style,
-            color=color,
-            label=label,
-        )
-    adapters_axis(axes, sorted({row["rate"] for row in rows}), "requests a second")
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:.0f}"))
-    axes.set_ylabel("replicas with a core each")
-    axes.set_title("Requests decide how many replicas are needed, tasks hardly do")
-    axes.legend(frameon=False)
-
-
-def draw_spilling(axes: Axes, found: dict[str, Any]) -> None:
-    """The 99th percentile against the requests that load, for each factor of the balancer."""
-    for load, color in ((0.4, BLUE), (0.7, ORANGE)):
-        line = [row for row in found["spilling"] if row["load"] == load]
-        places = [(100 * row["loads"], 1000 * row["p99"]) for row in line]
-        axes.plot(*zip(*places, strict=True), marker="o", color=color, label=f"{load:.0%} of the fleet's rate")
-    for row, place in zip(line, places, strict=True):
-        axes.annotate(row["policy"], place, (0, 10), textcoords="offset points")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: f"{one:,.0f}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("requests that load an adapter, %, on eight replicas")
-    axes.set_ylabel("p99 of the latency, ms")
-    axes.set_title("A bound of the load costs loads and saves the hottest task's queue")
-    axes.legend(frameon=False)
-
-
-def draw_million(axes: Axes, found: dict[str, Any]) -> None:
-    """The share of requests that wait for a load, by the adapters that a device holds."""
-    rows = found["million"]
-    for factor, color in zip(sorted({row["factor"] for row in rows}), (ORANGE, BLUE), strict=True):
-        places = [(row["capacity"], 100 * row["loads"]) for row in rows if row["factor"] == factor]
-        axes.plot(*zip(*places, strict=True), marker="o", color=color, label=f"balance factor {factor}")
-        for capacity, share in places:
-            axes.annotate(f"{share:.0f} %", (capacity, share), (0, 9), textcoords="offset points", ha="center")
-    adapters_axis(axes, sorted({row["capacity"] for row in rows}), "adapters on the device of each of 16 replicas")
-    axes.set_ylim(0, 125 * max(row["loads"] for row in rows))
-    axes.legend(frameon=False)
-    axes.set_ylabel("requests that wait for a load, %")
-    axes.set_title("A million adapters, asked by a power law: what waits for a load")
-
-
 def look(name: str) -> dict[str, Any]:
     """A color for each library, a line for each method or shape."""
     library, _, kind = name.partition(", ")
@@ -254,9 +198,6 @@ FIGURES: dict[str, tuple[str, Callable[[Axes, dict[str, Any]], None]]] = {
     "throughput-loaded": ("crowds.json", draw_crowds),
     "load-time": ("loads.json", draw_loads),
     "memory": ("loads.json", draw_memory),
-    "fleet-replicas": ("fleet-plan.json", draw_fleets),
-    "fleet-spilling": ("fleet-plan.json", draw_spilling),
-    "fleet-million": ("fleet-plan.json", draw_million),
 }
 
 

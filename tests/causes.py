@@ -130,7 +130,7 @@ CAUSES = (
         also=("tests/test_dependencies.py", "tests/test_imports.py", "tests/test_packaging.py"),
         targets=("check-floors", "check-client"),
     ),
-    Cause("benchmarks", ("benchmarks/*",), tests=("tests/test_fleet_model.py",), also=("tests/test_benchmarks.py",)),
+    Cause("benchmarks", ("benchmarks/*",), also=("tests/test_benchmarks.py",)),
     Cause("replicas by Ray", (f"{_SERVER}/cluster/*",), tests=("tests/server/cluster",)),
     Cause(
         "processes of training",

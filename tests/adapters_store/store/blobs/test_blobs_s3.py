@@ -15,8 +15,8 @@ from obstore.exceptions import AlreadyExistsError
 from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, BlobStoreGone, digest_of
 from peltier_store.blobs.location import locate
 
-from benchmarks.common import s3_server
-from benchmarks.common.s3_server import S3Server
+from tests.support import s3_server
+from tests.support.s3_server import S3Server
 
 DATA = b"the bytes of an adapter"
 DIGEST = digest_of(DATA)
