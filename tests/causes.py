@@ -66,7 +66,7 @@ CAUSES = (
     ),
     Cause(
         "registry",
-        ("adapters_store/peltier_store/*", "benchmarks/common/postgres_server.py", "tests/adapters_store/store/*",
+        ("adapters_store/peltier_store/*", "tests/support/postgres_server.py", "tests/adapters_store/store/*",
          f"{_SERVER}/catalog/s*.py", "tests/crash/test_crash_points.py", "tests/server/catalog/test_sync.py",
          "tests/server/routes/test_administration.py"),
         also=(
@@ -112,7 +112,7 @@ CAUSES = (
     ),
     Cause(
         "balancer",
-        ("deploy/haproxy.cfg", "benchmarks/common/balancer.py", "benchmarks/rolling_restart.py",
+        ("deploy/haproxy.cfg", "tests/support/balancer.py", "tests/support/rolling_restart.py",
          "client/peltier_client/protocol/session.py"),
         tests=("tests/test_affinity.py", "tests/test_rolling_restart.py"),
         programs=("haproxy",),

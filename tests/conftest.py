@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import httpcore2
 import pytest
 
-from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.support import s3_server
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 pytest_plugins = ("tests.support.skips", "tests.support.tiers", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")

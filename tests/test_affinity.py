@@ -17,7 +17,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
-from benchmarks.common.balancer import HAPROXY, Balancer, balanced
+from tests.support.balancer import HAPROXY, Balancer, balanced
 from tests.support.server_process import Server
 
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from sqlalchemy import Connection, Engine, event
 
-from benchmarks.common.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 Restore = Literal["while nobody has it open", "while others have it open"]
 

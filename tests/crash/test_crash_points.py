@@ -22,10 +22,10 @@ from peltier_store.registry.schema import upgrade
 from peltier_store.registry.transactions import Access
 from sqlalchemy import Connection
 
-from benchmarks.common.postgres_server import PostgresServer, run_postgres
 from tests.crash.databases import CrashingDatabase, PostgresDatabase, Restore, SqliteFile
 from tests.crash.replica import SyncedReplica, Write, read_image
 from tests.crash.writes import Writes
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 When = Literal["before its commit", "after its commit"]
 WHEN: tuple[When, ...] = ("before its commit", "after its commit")

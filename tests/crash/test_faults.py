@@ -16,9 +16,9 @@ import pytest
 from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
 
-from benchmarks.common.postgres_server import run_postgres
 from tests.crash.publisher import Publisher, Specimen, Tally
 from tests.support.fault_proxy import FaultProxy, Mode
+from tests.support.postgres_server import run_postgres
 from tests.support.server_process import Server
 
 _ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))

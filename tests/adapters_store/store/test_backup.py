@@ -18,8 +18,8 @@ from peltier_store.registry.contents import DumpedRow
 from peltier_store.registry.database import database_url
 from peltier_store.registry.schema import upgrade
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import MakeRegistry, Old, opened
+from tests.support.postgres_server import PostgresServer
 
 ACTOR = "ann"
 Members = dict[str, bytes]

@@ -13,9 +13,9 @@ from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published, sync
 from peltier_store.registry import Position, RegistryError
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, make_client, read_again, until
 from tests.support.fault_proxy import FaultProxy
+from tests.support.postgres_server import PostgresServer
 
 pytestmark = IN_ONE_LOOP
 

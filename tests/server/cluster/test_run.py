@@ -19,7 +19,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
-from benchmarks.common.postgres_server import run_postgres
+from tests.support.postgres_server import run_postgres
 from tests.support.ray_cluster import RayCluster
 from tests.support.server_process import Server
 

@@ -12,8 +12,8 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import cli
 from peltier_server.catalog.sync import _POLL_SECONDS
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.server.conftest import Listen, Running, Serve, read_again
+from tests.support.postgres_server import PostgresServer
 from tests.support.rate_windows import stand_still
 
 UNLIMITED = {

@@ -13,7 +13,7 @@ from peltier_store.registry import Registry
 from peltier_training.service.messages import ARCHIVE, Delivered
 from peltier_training.service.request import Machine
 
-from benchmarks.common.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 from tests.training.service.conftest import Desk, Queue
 from tests.training.service.killed_workers import ASKED, DATA, kill_workers
 

@@ -13,8 +13,8 @@ from peltier_store.registry import Registry, StoredFile, StoredTraining, Trainin
 from peltier_store.registry.database import database_url
 from peltier_store.registry.schema import upgrade
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import MakeRegistry, opened
+from tests.support.postgres_server import PostgresServer
 
 TENANTS = ("acme", "zenith")
 # PostgreSQL takes 1 ms for these, and 100 ms to truncate the tables.

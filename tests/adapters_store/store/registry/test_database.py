@@ -15,9 +15,9 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.schema import _keep_write_ahead_log
 from stamina.instrumentation import set_on_retry_hooks
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import MakeRegistry, opened
 from tests.adapters_store.store.registry.conftest import publish
+from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture

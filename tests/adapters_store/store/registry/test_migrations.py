@@ -12,7 +12,7 @@ from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.transactions import Transactions
 from sqlalchemy import Connection, text
 
-from benchmarks.common.postgres_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

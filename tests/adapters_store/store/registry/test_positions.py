@@ -11,9 +11,9 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import text
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
+from tests.support.postgres_server import PostgresServer
 
 Restore = Callable[[], None]
 

@@ -20,8 +20,8 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.transactions import Access, PostgresqlEngines, WriteTransaction, create_engines
 from sqlalchemy import Connection, event, text
 
-from benchmarks.common.postgres_server import PostgresServer
 from tests.adapters_store.store.registry.conftest import publish
+from tests.support.postgres_server import PostgresServer
 
 
 async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> None:

@@ -1,6 +1,6 @@
 """What crashes and restores of PostgreSQL leave behind at three replicas: changes refused, old versions, revoked keys.
 
-    .venv/bin/python benchmarks/crashes.py [--crashes 200] [--seed 0] [--backbone minilm]
+    .venv/bin/python -m tests.crash.database_crashes [--crashes 200] [--seed 0] [--backbone minilm]
 
 It needs PostgreSQL (Debian: apt-get install postgresql). Three replicas share the database. Until each crash a writer
 at each replica moves aliases, creates and revokes keys, and uploads bytes again; predictions are recorded for feedback,
@@ -27,14 +27,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx2
-from common.adapters import make_bytes, make_task
-from common.harness import create_parser, print_milliseconds
-from common.postgres_server import PostgresServer, run_postgres
-from common.serving import PELTIER, started
-from common.tenants import ENVIRONMENT, OPERATOR
 from peltier_backbone.load import load_backbone
 from peltier_store.registry import Registry, RegistrySnapshot
 from peltier_store.registry.database import database_url
+
+from benchmarks.common.adapters import make_bytes, make_task
+from benchmarks.common.harness import create_parser, print_milliseconds
+from benchmarks.common.serving import PELTIER, started
+from benchmarks.common.tenants import ENVIRONMENT, OPERATOR
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 NUM_REPLICAS, NUM_TASKS, NUM_VERSIONS = 3, 12, 3
 RESTORE_EVERY = 5

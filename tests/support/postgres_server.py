@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .ports import ReservedPort
+from benchmarks.common.ports import ReservedPort
 
 if TYPE_CHECKING:
     from asyncpg import Connection

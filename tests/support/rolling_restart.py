@@ -1,6 +1,6 @@
 """Two replicas behind HAProxy, restarted one after the other under load: how many requests fail.
 
-    .venv/bin/python benchmarks/rolling_restart.py [--rounds 3] [--callers 16] [--kill] [--backbone minilm]
+    .venv/bin/python -m tests.support.rolling_restart [--rounds 3] [--callers 16] [--kill] [--backbone minilm]
 
 It needs `haproxy` (Debian: apt-get install haproxy) and uses deploy/haproxy.cfg unchanged. The replicas share one store
 with the example adapters. Callers send single texts, 32 texts at a time, and now and then 500 long texts, whose body is
@@ -26,12 +26,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from common.balancer import Balancer, balanced
-from common.harness import create_parser, percentile
-from common.ports import ReservedPort
-from common.serving import PELTIER, Server
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.common.harness import create_parser, percentile
+from benchmarks.common.ports import ReservedPort
+from benchmarks.common.serving import PELTIER, Server
+from tests.support.balancer import Balancer, balanced
+
+ROOT = Path(__file__).parents[2]
 TEXT = "my card was stolen and somebody is paying with it"
 LONG = " ".join([TEXT] * 6)
 SIZES = random.Random(0).choices([1, 32, 500], weights=[900, 95, 5], k=1000)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
-from .ports import ReservedPort
+from benchmarks.common.ports import ReservedPort
 
 HAPROXY = shutil.which("haproxy")
 _CONFIGURATION = Path(__file__).parents[2] / "deploy" / "haproxy.cfg"
