@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version as release_of
-from typing import Protocol
 
 from fastapi import APIRouter, FastAPI
 
@@ -15,6 +14,7 @@ from peltier_server.auth.keyring import Keyring
 from peltier_server.batches.runner import BatchRunner
 from peltier_server.extension import Extension, Started, choose_extensions
 from peltier_server.extensions.console.extension import CONSOLE
+from peltier_server.extensions.grpc.extension import GRPC
 from peltier_server.extensions.picker.extension import PICKER
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
@@ -49,7 +49,7 @@ from peltier_server.settings import CoreSettings, SettingsError
 from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 from peltier_server.trainings.worker_process import require_training
 
-EXTENSIONS = (PICKER, CONSOLE)
+EXTENSIONS = (GRPC, PICKER, CONSOLE)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
@@ -138,31 +138,12 @@ def create_app(
     )
     if settings.training.worker:
         require_training()
-    grpc = None if settings.network.grpc_port is None else _create_grpc(app, settings)
-    app.router.lifespan_context = partial(_run, settings, extensions, telemetry, grpc)
+    app.router.lifespan_context = partial(_run, settings, extensions, telemetry)
     app.add_middleware(
         RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
     )
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
-
-
-class RpcServer(Protocol):
-    """A server of another protocol for the same app."""
-
-    async def start(self) -> None:
-        """Listens. Raises `SettingsError`."""
-
-    async def stop(self) -> None:
-        """Stops listening."""
-
-
-def _create_grpc(app: FastAPI, settings: CoreSettings) -> RpcServer:
-    try:
-        from peltier_server.protocols.oip.grpc.server import GrpcServer
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"setting 'grpc_port' needs {error.name}: pip install \"peltier[grpc]\"") from None
-    return GrpcServer(app, settings)
 
 
 def _routers_of(extensions: Sequence[Extension]) -> list[APIRouter]:
@@ -174,7 +155,6 @@ async def _run(
     settings: CoreSettings,
     extensions: Sequence[Extension],
     telemetry: Telemetry,
-    grpc: RpcServer | None,
     app: FastAPI,
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
@@ -182,9 +162,10 @@ async def _run(
     loading = asyncio.create_task(_load(app, settings, extensions))
     opened = list[Started]()
     try:
-        opened += [part for one in extensions if (part := await one.open(app, settings)) is not None]
-        if grpc is not None:
-            await grpc.start()
+        for extension in extensions:
+            if (part := await extension.open(app, settings)) is not None:
+                opened.append(part)
+                state.started[type(part)] = part
     except SettingsError as failure:
         state.lifecycle.fail(failure)
     yield
@@ -192,15 +173,13 @@ async def _run(
     loading.cancel()
     if state.lifecycle.abandoned:
         return
-    if grpc is not None:
-        await grpc.stop()
     for part in reversed(opened):
         await part.close()
     loaded = (await asyncio.gather(loading, return_exceptions=True))[0]
-    for part in reversed(state.started.values()):
-        await part.close()
     if isinstance(loaded, tuple):
-        service, batch_runner = loaded
+        service, parts, batch_runner = loaded
+        for part in reversed(parts):
+            await part.close()
         await batch_runner.close()
         await service.close()
     state.preparation.close()
@@ -210,7 +189,7 @@ async def _run(
 
 async def _load(
     app: FastAPI, settings: CoreSettings, extensions: Sequence[Extension]
-) -> tuple[Service, BatchRunner] | None:
+) -> tuple[Service, list[Started], BatchRunner] | None:
     state: AppState = app.state  # type: ignore[assignment]
     try:
         secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
@@ -226,4 +205,4 @@ async def _load(
     service.watchdog.start(state.lifecycle.fail)
     batch_runner = BatchRunner(app, service.store, settings.batches, state.metrics)
     batch_runner.start()
-    return service, batch_runner
+    return service, parts, batch_runner

@@ -130,22 +130,7 @@ class NetworkSettings(SettingsGroup):
 
     host: str = setting("127.0.0.1", "Address to bind; any but loopback requires a key.")
     port: int = setting(8000, "Port to bind; 0 chooses a free one.", ge=0, le=65535)
-    grpc_port: int | None = setting(
-        None, "Port for the Open Inference Protocol over gRPC; 0 chooses a free one. Default: none.", ge=0, le=65535
-    )
-    grpc_certificate: Path | None = setting(
-        None, "Certificate chain of the gRPC port, a PEM file; needs grpc_private_key. Default: no TLS."
-    )
-    grpc_private_key: Path | None = setting(None, "Private key of grpc_certificate, a PEM file.")
     insecure: bool = setting(False, "Bind any address although there is no key.")
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if (self.grpc_certificate is None) != (self.grpc_private_key is None):
-            raise ValueError("TLS of the gRPC port needs both grpc_certificate and grpc_private_key")
-        if self.grpc_certificate is not None and self.grpc_port is None:
-            raise ValueError("grpc_certificate is for the gRPC port: set grpc_port")
-        return self
 
     @property
     def is_private(self) -> bool:

@@ -4,15 +4,21 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from peltier_server.extensions.grpc.settings import GrpcSettings
 from peltier_server.extensions.picker.settings import RoutingSettings
-from peltier_server.settings import CoreSettings
+from peltier_server.settings import CoreSettings, NetworkSettings
 from peltier_server.settings_group import group_names, groups_of, settings_of
 from peltier_server.settings_reader import read_settings
+
+
+class ServerNetworkSettings(GrpcSettings, NetworkSettings):
+    """The address of the server."""
 
 
 class Settings(CoreSettings):
     """The settings of one server, as `CoreSettings`."""
 
+    network: ServerNetworkSettings = Field(default_factory=ServerNetworkSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
 
 

@@ -18,8 +18,6 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 64
 _BACKLOG = 2048
 _RETRY_SECONDS = 1.0
-# The most connections of the listener for gRPC.
-MAX_GRPC_CONNECTIONS = 256
 _OUTAGE = {"outage": "open files"}
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 

@@ -19,7 +19,7 @@ from peltier_backbone.machine.heap import keep_freed_memory
 
 from peltier_server.http.connection import MAX_SURPLUS, connection_class
 from peltier_server.http.lifecycle import Drain, Lifecycle
-from peltier_server.http.listener import MAX_GRPC_CONNECTIONS, Listener, listen, url_of
+from peltier_server.http.listener import Listener, listen, url_of
 from peltier_server.settings import ComputeSettings, CoreSettings, DrainSettings, LimitSettings
 
 logger = logging.getLogger(__name__)
@@ -186,9 +186,8 @@ def _fit_files(settings: CoreSettings, num_others: int) -> LimitSettings:
     beside all else, also `num_others` of extensions. Without a free file descriptor no listener could accept, and
     nothing could read from the store.
     """
-    limits, network = settings.limits, settings.network
+    limits = settings.limits
     others = _OTHER_FILES + MAX_SURPLUS + num_others
-    others += 0 if network.grpc_port is None else MAX_GRPC_CONNECTIONS
     allowed = _allow_files(limits.max_connections * _FILES_OF_A_CONNECTION + others)
     # A quarter is better than none where even the others do not fit.
     fitting = max(allowed - others, allowed // 4) // _FILES_OF_A_CONNECTION

@@ -14,16 +14,16 @@ import httpx2
 import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
+from peltier_server.extensions.grpc import server as grpc_server
 from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import connection, list_pages
 from peltier_server.http import incoming as pace
 from peltier_server.inference.answer_size import AnswerForm
-from peltier_server.protocols.oip.grpc import server as grpc_server
 
+from tests.server.extensions.grpc.grpc_port import PREFACE, grpc_of, grpc_port
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
-from tests.server.protocols.oip.grpc_port import PREFACE, grpc_of, grpc_port
 
 _CLOSED = "the connection is closed"
 _PREDICT = "/v1/tasks/demo/predict"
@@ -71,7 +71,7 @@ def _closed_by_grpc(server: Small, begin: bytes) -> Met:
 
 @probe(
     "calls over gRPC at a time, of callers with a key; three quarters of them of one tenant or on one connection",
-    "peltier_server.protocols.oip.grpc.server._MAX_CALLS",
+    "peltier_server.extensions.grpc.server._MAX_CALLS",
 )
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +84,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "probes over gRPC at a time (`ServerLive`, `ServerReady`); three quarters of them from one address",
-    "peltier_server.protocols.oip.grpc.server._MAX_PROBES",
+    "peltier_server.extensions.grpc.server._MAX_PROBES",
 )
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
@@ -99,10 +99,10 @@ def _(servers: Servers) -> Met:
         return _ask_grpc(other)
 
 
-@probe("connections over gRPC", "peltier_server.http.listener.MAX_GRPC_CONNECTIONS")
+@probe("connections over gRPC", "peltier_server.extensions.grpc.settings.MAX_CONNECTIONS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
-        patch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 1)
+        patch.setattr(grpc_server, "MAX_CONNECTIONS", 1)
         with servers.start("bert", grpc_port=0) as other:
             port = grpc_port(other.listening.app)
             grpc.channel_ready_future(held.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))).result(60)
@@ -112,13 +112,13 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time for a connection over gRPC to begin", "peltier_server.protocols.oip.grpc.server._HANDSHAKE_SECONDS")
+@probe("time for a connection over gRPC to begin", "peltier_server.extensions.grpc.server._HANDSHAKE_SECONDS")
 def _(servers: Servers) -> Met:
     with servers.start("bert", grpc_port=0, stall_seconds=STALL_SECONDS) as other:
         return _closed_by_grpc(other, b"")
 
 
-@probe("time that a connection over gRPC has no calls", "peltier_server.protocols.oip.grpc.server._IDLE_SECONDS")
+@probe("time that a connection over gRPC has no calls", "peltier_server.extensions.grpc.server._IDLE_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpc_server, "_IDLE_SECONDS", 0.2)
@@ -128,7 +128,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "age of a connection over gRPC; its calls have 5 minutes more",
-    "peltier_server.protocols.oip.grpc.server._MAX_AGE_SECONDS",
+    "peltier_server.extensions.grpc.server._MAX_AGE_SECONDS",
 )
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
@@ -328,7 +328,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "fields of a message over gRPC (3 more for each of `max_inputs`)",
-    "peltier_server.protocols.oip.grpc.server._MIN_FIELDS",
+    "peltier_server.extensions.grpc.server._MIN_FIELDS",
 )
 def _(servers: Servers) -> Met:
     with (

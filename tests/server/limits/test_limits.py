@@ -37,7 +37,19 @@ ROWS = read_limits()
 # What a setting says that bounds nothing.
 NO_BOUNDS = frozenset(
     {
-        *("backbone", "store", "registry", "publish", "host", "port", "grpc_port", "insecure", "device", "dtype"),
+        *(
+            "backbone",
+            "store",
+            "without",
+            "registry",
+            "publish",
+            "host",
+            "port",
+            "grpc_port",
+            "insecure",
+            "device",
+            "dtype",
+        ),
         *("grpc_certificate", "grpc_private_key"),
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
@@ -110,7 +122,7 @@ UNMET = frozenset(
         "peltier_server.logs.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",
         "peltier_server.errors._MAX_SHOWN_PLACE_CHARS",
-        "peltier_server.protocols.oip.grpc.fields._MAX_VARINT_BYTES",
+        "peltier_server.extensions.grpc.fields._MAX_VARINT_BYTES",
         "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.prices.MAX_CHANGE",
         "peltier_server.queue.prices._MAX_TIME_RATIO",

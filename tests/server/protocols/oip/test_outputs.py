@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import InvalidInput
+from peltier_server.extensions.grpc.messages import read_infer
 from peltier_server.http.app_call import AppAnswer
 from peltier_server.protocols.oip import outputs
-from peltier_server.protocols.oip.grpc.messages import read_infer
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 from peltier_server.protocols.oip.messages import InferRequest
 from peltier_server.protocols.oip.outputs import InferAnswer, Output, choose_outputs

@@ -7,8 +7,8 @@ from typing import Any
 from peltier_client.errors import InvalidInput
 from pydantic_core import to_json
 
+from peltier_server.extensions.grpc import open_inference_pb2 as proto
 from peltier_server.http.app_call import AppAnswer, AppCall
-from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 
 _LONGEST_MICROSECONDS = 3_600_000_000

@@ -1,9 +1,7 @@
 """The server for calls over gRPC of a started app, and its port, which it has chosen itself."""
 
-from typing import Any
-
 from fastapi import FastAPI
-from peltier_server.protocols.oip.grpc.server import GrpcServer
+from peltier_server.extensions.grpc.server import GrpcServer
 
 # What a client sends first: the beginning of HTTP/2, and a frame of no settings.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -11,9 +9,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0
 
 def grpc_of(app: FastAPI) -> GrpcServer:
     """The server that a started app has."""
-    lifespan: Any = app.router.lifespan_context
-    *_, server = lifespan.args
-    assert isinstance(server, GrpcServer)
+    server: GrpcServer = app.state.started[GrpcServer]
     return server
 
 

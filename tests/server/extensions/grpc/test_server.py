@@ -25,19 +25,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fastapi import FastAPI
 from peltier_backbone.backbone import Backbone
+from peltier_server.extensions.grpc import open_inference_pb2 as proto
+from peltier_server.extensions.grpc import server as grpc_server
+from peltier_server.extensions.grpc.messages import infer_call
+from peltier_server.extensions.grpc.server import GrpcServer
 from peltier_server.protocols.oip import inputs
-from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
-from peltier_server.protocols.oip.grpc import server as grpc_server
-from peltier_server.protocols.oip.grpc.messages import infer_call
-from peltier_server.protocols.oip.grpc.server import GrpcServer
 from peltier_server.settings import SettingsError
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from benchmarks.common.libraries import installed
 from tests.server.conftest import Listen, Listening
+from tests.server.extensions.grpc.grpc_port import PREFACE, grpc_of, grpc_port
 from tests.server.protocols.oip import frames
-from tests.server.protocols.oip.grpc_port import PREFACE, grpc_of, grpc_port
 
 KEY = "plt_the-right-key"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -337,7 +337,7 @@ def test_probes_leave_places_to_other_addresses(listen: Listen, monkeypatch: pyt
 
 def test_connections_are_bounded(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     """A further one is closed before it hears anything, until another has ended."""
-    monkeypatch.setattr(grpc_server, "MAX_GRPC_CONNECTIONS", 2)
+    monkeypatch.setattr(grpc_server, "MAX_CONNECTIONS", 2)
     with listen(grpc_port=0, admin_key=KEY) as started, ExitStack() as opened:
         port = grpc_port(started.app)
 

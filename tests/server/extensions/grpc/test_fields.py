@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
-from peltier_server.protocols.oip.grpc.fields import has_more_fields
+from peltier_server.extensions.grpc import open_inference_pb2 as proto
+from peltier_server.extensions.grpc.fields import has_more_fields
 
 KIND = proto.ModelInferRequest.DESCRIPTOR
 

@@ -18,14 +18,14 @@ from google.protobuf.message import DecodeError
 from peltier_client.errors import BadRequest, PeltierError, QueueFull, TooLarge, TooSlow
 
 from peltier_server import retry_hints
+from peltier_server.extensions.grpc import messages
+from peltier_server.extensions.grpc import open_inference_pb2 as proto
+from peltier_server.extensions.grpc.fields import has_more_fields
+from peltier_server.extensions.grpc.settings import MAX_CONNECTIONS, GrpcSettings
 from peltier_server.fairness.shared_bound import SharedBound, Shares, max_alone
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.application import AppState
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
-from peltier_server.http.listener import MAX_GRPC_CONNECTIONS
-from peltier_server.protocols.oip.grpc import messages
-from peltier_server.protocols.oip.grpc import open_inference_pb2 as proto
-from peltier_server.protocols.oip.grpc.fields import has_more_fields
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.settings import CoreSettings, SettingsError
 
@@ -98,16 +98,17 @@ class GrpcServer:
     """
 
     def __init__(self, app: FastAPI, settings: CoreSettings) -> None:
-        self.port = settings.network.grpc_port or 0
+        own = settings.group(GrpcSettings)
+        self.port = own.grpc_port or 0
         self._app = app
         self._host = settings.network.host
-        self._certificate, self._private_key = settings.network.grpc_certificate, settings.network.grpc_private_key
+        self._certificate, self._private_key = own.grpc_certificate, own.grpc_private_key
         limits = settings.limits
         self._stall_seconds = limits.stall_seconds
         self._calls = SharedBound(_MAX_CALLS, "calls over gRPC")
         self._probes = Shares(_MAX_PROBES)
         self._options = (
-            ("grpc.max_allowed_incoming_connections", MAX_GRPC_CONNECTIONS),
+            ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
             ("grpc.max_concurrent_streams", max_alone(_MAX_CALLS)),
             ("grpc.server_handshake_timeout_ms", _milliseconds(min(_HANDSHAKE_SECONDS, limits.stall_seconds))),
             ("grpc.max_connection_idle_ms", _milliseconds(_IDLE_SECONDS)),
@@ -134,7 +135,7 @@ class GrpcServer:
         self._server = server
         logger.info("gRPC at %s:%d%s", host, self.port, " with TLS" if self._certificate else "")
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Ends calls in progress and stops listening. The app has drained before."""
         if self._server is not None:
             await self._server.stop(None)
