@@ -11,14 +11,7 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError, sentences
-from peltier_adapters.golden.golden import (
-    create_twin,
-    golden_rows,
-    is_rounded,
-    judge_golden,
-    keep_recorded,
-    num_twins,
-)
+from peltier_adapters.golden.golden import golden_rows, is_rounded, judge_golden, keep_recorded
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
@@ -126,14 +119,7 @@ class Publisher:
         owned = AdapterKey(tenant, artifact.digest)
         try:
             outputs, reasons = await asyncio.gather(self._run(artifact, owned), self._identify(artifact))
-            if reasons:
-                raise ArtifactError(reasons)
-            reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
-            if reasons:
-                count = num_twins(self._loader.backbone, artifact.manifest, outputs)
-                twins = [await self._run_twin(artifact, number, tenant) for number in range(count)]
-                reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs, twins)
-            if reasons:
+            if reasons := reasons or judge_golden(self._loader.backbone, artifact.manifest, outputs):
                 raise ArtifactError(reasons)
         except InferenceFailed as error:
             self._forget(owned)
@@ -155,14 +141,6 @@ class Publisher:
             rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
             outcome = await self._batcher.compute(rows, Terms(owned.tenant), reduce=keep_recorded)
             return list(outcome.outputs)
-
-    async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
-        twin = await asyncio.to_thread(create_twin, self._loader.backbone, artifact, number)
-        owned = AdapterKey(tenant, twin.digest)
-        try:
-            return await self._run(twin, owned)
-        finally:
-            self._slots.retire(owned)
 
     async def _commit(
         self, artifact: Artifact, data: bytes, target: UploadTarget, report: str | None

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
-from peltier_adapters.batch.forward import forward
-from peltier_adapters.golden.golden import golden_rows, judge_golden
-from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.load import load_backbone
 from peltier_store.blobs.blobs import BlobStoreFull, digest_of
 from peltier_store.registry import RegistryError
 
@@ -353,26 +349,22 @@ async def test_the_backbone_is_untouched(
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
+async def test_a_server_that_rounds_allows_what_rounding_does_to_an_adapter(
     dtype: str, serve: Serve, t5_gated: Backbone, t5_gated_directory: Path, make_artifact: Callable[..., bytes]
 ) -> None:
-    """Without an output on the substitute: an adapter that carries rounding far goes live, one whose recorded scores
-    are further away does not, and of the twins that told nothing is left."""
-    rounded = load_backbone(str(t5_gated_directory), dtype=dtype)
-    made = make_artifact(t5_gated, "adamix-lora", name="sound", labels=("a", "b"), seed=1)
-    sound = changed(made, t5_gated, {"substitute_output": None})
-    artifact = read_artifact(sound, rounded)
-    outputs = forward(rounded, golden_rows(rounded, artifact.manifest, Banks(rounded).add(artifact)))
-    assert judge_golden(rounded, artifact.manifest, outputs), "it needs twins"
+    """An adapter that carries rounding far goes live; one whose recorded scores are further away does not, and nothing
+    of it is left."""
+    sound = make_artifact(t5_gated, "adamix-lora", name="sound", labels=("a", "b"), seed=1)
+    artifact = read_artifact(sound, t5_gated)
     far = [
-        one.model_copy(update={"output": tuple(1.3 * value for value in one.output)})
+        one.model_copy(update={"output": tuple(1.5 * value for value in one.output)})
         for one in artifact.manifest.golden
     ]
     async with serve(backbone=t5_gated_directory, dtype=dtype) as running:
         assert (await running.upload(sound)).status_code == 201
         answer = await running.upload(changed(sound, t5_gated, {"golden": tuple(far)}), "far")
         assert answer.status_code == 422
-        assert f"is allowed in {dtype}" in answer.json()["error"]["message"]
+        assert f"0.25 is allowed in {dtype}" in answer.json()["error"]["message"]
         assert running.service.slots.device.used_bytes == artifact.nbytes
         assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
 
