@@ -50,9 +50,9 @@ CAUSES = (
     ),
     Cause(
         "kernels of a GPU",
-        (f"{_ADAPTERS}/ops/kernels/*", f"{_ADAPTERS}/ops/triton*", f"{_ADAPTERS}/graphs/*", f"{_ADAPTERS}/batch/*"),
-        tests=("tests/adapters_store/ops/kernels/test_graphs.py", "tests/adapters_store/ops/test_kernels.py"),
-        also=("tests/adapters_store/ops/kernels", "tests/adapters_store/test_device_work.py"),
+        (f"{_ADAPTERS}/gpu/*", f"{_ADAPTERS}/batch/*"),
+        tests=("tests/adapters_store/gpu/kernels/test_graphs.py", "tests/adapters_store/gpu/test_kernels.py"),
+        also=("tests/adapters_store/gpu/kernels", "tests/adapters_store/gpu/test_device_work.py"),
     ),
     Cause(
         "importers",

@@ -17,9 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from peltier_adapters.batch.shape import Shape
-from peltier_adapters.graphs import graphs as module
-from peltier_adapters.graphs.graphs import Graphs
+from peltier_adapters.gpu import graphs as module
+from peltier_adapters.gpu.graphs import Graphs
+from peltier_adapters.gpu.shape import Shape
 from peltier_adapters.residency.bank import Bank
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -9,10 +9,10 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.golden.proof import create_reference
+from peltier_adapters.gpu.backend import TritonBackend
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
-from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident

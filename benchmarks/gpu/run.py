@@ -53,8 +53,8 @@ def limits(bench: Bench, size: int) -> dict[str, float]:
 
 def check_start(bench: Bench) -> None:
     """The comparison that a server makes when it starts, with the first compilations."""
-    from peltier_adapters.ops.self_check import check
-    from peltier_adapters.ops.triton import TritonBackend
+    from peltier_adapters.gpu.backend import TritonBackend
+    from peltier_adapters.gpu.self_check import check
 
     for name, dtype in bench.dtypes.items():
         start = time.perf_counter()

@@ -6,8 +6,8 @@ import torch
 from bench import Bench
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.graphs.choice import CudaCapture
-from peltier_adapters.graphs.graphs import Graphs
+from peltier_adapters.gpu.capture import CudaCapture
+from peltier_adapters.gpu.graphs import Graphs
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded

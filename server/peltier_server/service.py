@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 
-from peltier_adapters.batch.warm_up import warm_up
+from peltier_adapters.gpu.warm_up import warm_up
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_backbone.machine.heap import give_back_freed_memory

@@ -18,7 +18,7 @@ _SECONDS = Path(__file__).parent.parent / "seconds.json"
 _TOGETHER = ("tests/console/", "tests/backbone/native/", "tests/training/service/", "tests/training/sweep/")
 # Files whose tests share nothing that takes long to make, and take longer than most files: each test is a group.
 _APART = (
-    "tests/adapters_store/ops/test_kernels.py",
+    "tests/adapters_store/gpu/test_kernels.py",
     "tests/test_contributing.py",
     "tests/test_docs.py",
     "tests/test_examples.py",

@@ -16,7 +16,7 @@ def choose_runner(backbone: Backbone) -> Runner:
     if isinstance(backend, NativeBackend) and _packed_by(backbone) is backend.library:
         return NativeBatch(backbone, backend)
     if has_frames(backbone):
-        from peltier_adapters.batch.frame_batch import FrameBatch  # needs Triton
+        from peltier_adapters.gpu.frame_batch import FrameBatch  # needs Triton
 
         return FrameBatch(backbone)
     return TorchBatch(backbone)

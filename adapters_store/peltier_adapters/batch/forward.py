@@ -13,7 +13,7 @@ from peltier_adapters.batch.runner import Runner
 
 
 class Graphs(Protocol):
-    """Forward passes of an encoder that a GPU replays (`graphs/`)."""
+    """Forward passes of an encoder that a GPU replays (`gpu/graphs.py`)."""
 
     def compute(self, rows: Sequence[Row]) -> Sequence[Tensor] | None:
         """The logits of each row; None if there is no graph for `rows`."""

@@ -6,6 +6,6 @@ first of them. An adapter is then its flat weights, and a batch builds only tabl
 adapter. Training builds the same ops in each pass, from tensors with gradients.
 
 A backend (`backend.py`) runs the ops of all rows of a batch. It is chosen once for a device: `native.py` in C, one call
-for all layers (`batch/packed_batch.py`) and one for each other site; `triton.py` on a GPU, one call for each site;
+for all layers (`batch/packed_batch.py`) and one for each other site; `gpu/backend.py` on a GPU, one call for each site;
 `torch.py` on any device, and always when gradients are recorded. `batch/choice.py` chooses what runs a batch by it.
 """

@@ -10,7 +10,6 @@ from peltier_backbone.native.library import Library
 
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.ops.native import NativeBackend
-from peltier_adapters.ops.self_check import check
 from peltier_adapters.ops.torch import TORCH
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,8 @@ def _choose_elsewhere(device: torch.device, dtype: torch.dtype) -> Backend:
 
 def _try_triton(device: torch.device, dtype: torch.dtype) -> Backend | None:
     try:
-        from peltier_adapters.ops.triton import TritonBackend  # needs Triton
+        from peltier_adapters.gpu.backend import TritonBackend  # needs Triton
+        from peltier_adapters.gpu.self_check import check
 
         backend = TritonBackend(device, dtype)
         check(backend, device, dtype)

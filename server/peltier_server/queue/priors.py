@@ -74,7 +74,7 @@ class GpuRates(NamedTuple):
 _TENSOR_CORES = GpuRates(78e12, 1.6e12, 2)
 _FLOAT32 = GpuRates(9e12, 0.92e12, 4)
 # Launches of one encoder and decoder block of a mixed batch, counted without a GPU
-# (`tests/adapters_store/test_device_work.py`), and the time of one on the host.
+# (`tests/adapters_store/gpu/test_device_work.py`), and the time of one on the host.
 _ENCODER_LAUNCHES, _DECODER_LAUNCHES, _LAUNCH_SECONDS = 12, 21, 6e-6
 
 

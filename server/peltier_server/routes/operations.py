@@ -5,7 +5,7 @@ from importlib.metadata import version as release_of
 
 from fastapi import Request, Response
 from peltier_adapters.artifact.manifest import Manifest
-from peltier_adapters.graphs.choice import can_capture
+from peltier_adapters.gpu.capture import can_capture
 from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import T5Config

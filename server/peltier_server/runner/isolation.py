@@ -19,7 +19,7 @@ from peltier_server import retry_hints
 from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 
 if TYPE_CHECKING:
-    from peltier_adapters.graphs.graphs import Graphs
+    from peltier_adapters.gpu.graphs import Graphs
 
 logger = logging.getLogger(__name__)
 

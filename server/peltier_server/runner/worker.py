@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.batch.runner import Runner
-from peltier_adapters.graphs.choice import create_graphs
+from peltier_adapters.gpu.capture import create_graphs
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 

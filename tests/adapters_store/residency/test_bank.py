@@ -134,7 +134,7 @@ def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
 ):
     """Heads in float32, and nothing else: what was copied to the device is free. A bias has become the difference to
     the one that it replaces."""
-    triton = pytest.importorskip("peltier_adapters.ops.triton", reason="Triton has no build for this machine")
+    triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
     artifact = read_artifact(make_artifact(bert, "bitfit"), bert)
     made = {dtype: triton.TritonBackend(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)}
     monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: made[dtype])
@@ -152,7 +152,7 @@ def test_any_backend_reads_what_another_has_prepared(
 ):
     """On a GPU torch takes the batches over if a kernel fails after adapters were loaded, and it always computes those
     of a DeBERTa."""
-    triton = pytest.importorskip("peltier_adapters.ops.triton", reason="Triton has no build for this machine")
+    triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
     backbone: Backbone = request.getfixturevalue(family)
     kernels = triton.TritonBackend(torch.device("cpu"), torch.float32)
     for preset in ("bitfit", "ia3", "compacter", "unipelt-apl"):
