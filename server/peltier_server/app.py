@@ -1,10 +1,11 @@
 """Creates the ASGI app from its components."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version as release_of
+from typing import TypeVar
 
 from fastapi import APIRouter, FastAPI
 
@@ -12,10 +13,12 @@ from peltier_server.auth.authenticator import create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
 from peltier_server.batches.runner import BatchRunner
-from peltier_server.extension import Extension, Started, choose_extensions
+from peltier_server.extension import Extension, Started, Tracing, choose_extensions
 from peltier_server.extensions.console.extension import CONSOLE
 from peltier_server.extensions.grpc.extension import GRPC
+from peltier_server.extensions.oidc.extension import OIDC
 from peltier_server.extensions.picker.extension import PICKER
+from peltier_server.extensions.tracing.extension import TRACING
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
 from peltier_server.http.lifecycle import Lifecycle
@@ -46,10 +49,11 @@ from peltier_server.routes import (
 )
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings, SettingsError
-from peltier_server.telemetry.telemetry import Telemetry, create_telemetry
 from peltier_server.trainings.worker_process import require_training
 
-EXTENSIONS = (GRPC, PICKER, CONSOLE)
+T = TypeVar("T")
+
+EXTENSIONS = (OIDC, TRACING, GRPC, PICKER, CONSOLE)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
@@ -103,12 +107,13 @@ def create_app(
     extensions = choose_extensions(extensions, settings)
     for extension in extensions:
         extension.check(settings)
+    tokens = _only(one.create_tokens(settings) for one in extensions)
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.limits.max_metric_versions), Keyring()
-    authenticator = create_authenticator(settings.auth, settings.network, keyring)
+    authenticator = create_authenticator(settings.auth, settings.network, keyring, tokens)
     enforcer = QuotaEnforcer(Rates(settings.store.rate_store), keyring.quotas)
     preparation = Preparation(settings.limits, enforcer)
     upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
-    telemetry = create_telemetry()
+    tracing = _only(one.create_tracing() for one in extensions)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(
         lifecycle,
@@ -120,7 +125,7 @@ def create_app(
         (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
         metrics_pages,
         replica,
-        page=next((one.page for one in extensions if one.page is not None), None),
+        page=_only(one.page for one in extensions),
         num_files=sum(one.count_files(settings) for one in extensions),
     )
     app = Application(
@@ -138,12 +143,15 @@ def create_app(
     )
     if settings.training.worker:
         require_training()
-    app.router.lifespan_context = partial(_run, settings, extensions, telemetry)
-    app.add_middleware(
-        RequestMiddleware, state=state, settings=settings, authenticator=authenticator, tracer=telemetry.tracer
-    )
+    app.router.lifespan_context = partial(_run, settings, extensions, tracing)
+    app.add_middleware(RequestMiddleware, state=state, settings=settings, tracer=tracing and tracing.tracer)
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
+
+
+def _only(found: Iterable[T | None]) -> T | None:
+    """The one that is not None; None if there is none."""
+    return next((one for one in found if one is not None), None)
 
 
 def _routers_of(extensions: Sequence[Extension]) -> list[APIRouter]:
@@ -154,7 +162,7 @@ def _routers_of(extensions: Sequence[Extension]) -> list[APIRouter]:
 async def _run(
     settings: CoreSettings,
     extensions: Sequence[Extension],
-    telemetry: Telemetry,
+    tracing: Tracing | None,
     app: FastAPI,
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
@@ -184,7 +192,8 @@ async def _run(
         await service.close()
     state.preparation.close()
     await state.enforcer.rates.close()
-    await telemetry.close()
+    if tracing is not None:
+        await tracing.close()
 
 
 async def _load(

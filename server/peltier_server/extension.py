@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fastapi import APIRouter, FastAPI
+from opentelemetry.trace import Tracer
 
+from peltier_server.auth.authenticator import TokenReader
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings, SettingsError
 
@@ -20,6 +22,17 @@ class Started(Protocol):
         """Ends it. The service still answers meanwhile."""
 
 
+class Tracing(Protocol):
+    """Exports the spans of requests and batches."""
+
+    @property
+    def tracer(self) -> Tracer:
+        """Makes the spans."""
+
+    async def close(self) -> None:
+        """Exports the remaining spans, and stops."""
+
+
 async def _open_nothing(_app: FastAPI, _settings: CoreSettings) -> None:
     return None
 
@@ -28,7 +41,8 @@ async def _open_nothing(_app: FastAPI, _settings: CoreSettings) -> None:
 class Extension:
     """A part of the server that can be left out.
 
-    `check` raises `SettingsError` if a package is missing that the settings need; nothing has started then. `open`
+    `check` raises `SettingsError` if a package is missing that the settings need, and so do `create_tokens`, for tokens
+    in place of keys, and `create_tracing`; nothing has started then. They return None where nothing is wanted. `open`
     starts what serves beside the app, before the backbone is loaded; it may raise `SettingsError`, and returns None
     where the settings want nothing. `start` starts what needs the service, in the same turn of the event loop in which
     the service begins to answer.
@@ -39,6 +53,8 @@ class Extension:
     # The path of a page for browsers, to which the front page leads. It and the files below it need no caller.
     page: str | None = None
     check: Callable[[CoreSettings], None] = lambda _: None
+    create_tokens: Callable[[CoreSettings], TokenReader | None] = lambda _: None
+    create_tracing: Callable[[], Tracing | None] = lambda: None
     open: Callable[[FastAPI, CoreSettings], Awaitable[Started | None]] = _open_nothing
     start: Callable[[FastAPI, Service], Started] | None = None
     # The most files and connections that it has open besides those of its routes.

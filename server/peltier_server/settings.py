@@ -144,32 +144,19 @@ class NetworkSettings(SettingsGroup):
 
 
 class AuthSettings(SettingsGroup):
-    """The keys outside the registry, and the identity provider whose tokens are accepted."""
+    """The keys outside the registry."""
 
     admin_key: FixedKey | None = setting(None, "An API key with every scope, outside the registry.")
     metrics_key: FixedKey | None = setting(None, "An API key with the scope metrics alone, outside the registry.")
     secret: HashSecret | None = setting(
         None, "Secret under which API keys are stored; replicas share it. Default: made once by SQLite."
     )
-    oidc_issuer: str | None = setting(None, "Issuer of accepted tokens, a URL.")
-    oidc_audience: str | None = setting(None, "Audience of accepted tokens.")
-    oidc_jwks_url: str | None = setting(None, "URL of the provider's public keys.")
-    oidc_tenant_claim: str = setting("tenant", "Claim that names the tenant.")
-    oidc_scope_claim: str = setting("scope", "Claim that lists the scopes.")
 
     @property
     def secrets(self) -> list[str]:
         """The values that no message may show."""
         given = (self.admin_key, self.metrics_key, self.secret)
         return [secret.get_secret_value() for secret in given if secret is not None]
-
-    @model_validator(mode="after")
-    def _check_provider(self) -> Self:
-        given = {name: getattr(self, name) for name in ("oidc_issuer", "oidc_audience", "oidc_jwks_url")}
-        missing = [name for name, value in given.items() if value is None]
-        if missing and len(missing) < len(given):
-            raise ValueError(f"an identity provider needs {', '.join(given)}; missing: {', '.join(missing)}")
-        return self
 
     @model_validator(mode="after")
     def _check_keys_differ(self) -> Self:
@@ -371,7 +358,7 @@ class CoreSettings(SettingsGroup):
 
     The name of a setting is unique in all groups, because flags and variables are named after it alone. Extensions add
     theirs in `extensions/settings.py`. `cli.py` and the reference of settings are made from these fields. No other code
-    reads the environment, except `telemetry/`, which reads the standard variables of OpenTelemetry.
+    reads the environment, except the extension `tracing`, which reads the standard variables of OpenTelemetry.
     """
 
     compute: ComputeSettings = Field(default_factory=ComputeSettings)

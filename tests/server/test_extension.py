@@ -34,3 +34,10 @@ def test_an_unknown_extension_cannot_be_left_out(settings_of: Callable[..., Sett
     with pytest.raises(SettingsError) as failure:
         create_app(settings_of(without=" picker ,consul"))
     assert str(failure.value) == f"without names 'consul', which is no extension; there are {names}"
+
+
+async def test_an_identity_provider_that_is_left_out_is_none(serve: Serve) -> None:
+    """Its settings are accepted and do nothing: the server asks for keys, or is open, as it is without them."""
+    named = {"oidc_issuer": "https://id.test", "oidc_audience": "peltier", "oidc_jwks_url": "https://id.test/keys"}
+    async with serve(without="oidc", **named) as running:
+        assert (await running.client.get("/v1/adapters")).status_code == 200

@@ -53,16 +53,17 @@ class Authenticator:
         # An empty key would match a request without a key.
         self._fixed_keys = [(key.encode(), caller) for key, caller in fixed_keys.items() if key]
         self._tokens = tokens
-        self._needs_keys = OPERATOR in fixed_keys.values() or tokens is not None
+        # Whether there are callers with every scope without a key in the registry.
+        self.has_other_admins = OPERATOR in fixed_keys.values() or tokens is not None
         self._any_host = any_host
-        self._may_be_open = may_be_open and not self._needs_keys
+        self._may_be_open = may_be_open and not self.has_other_admins
 
     def apply(self, snapshot: RegistrySnapshot) -> None:
         """Takes over the tenants and keys of the registry. Raises `SettingsError` if the server could accept no
         caller at all.
         """
         self.keyring.apply(snapshot)
-        if self.keyring.is_empty and not self._needs_keys and not self._may_be_open:
+        if self.keyring.is_empty and not self.has_other_admins and not self._may_be_open:
             raise SettingsError(
                 "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY, make a key on loopback "
                 "first, bind to 127.0.0.1, or let anyone in with --insecure"
@@ -122,29 +123,18 @@ def _refusal(scheme: str, text: str) -> Unauthorized:
     return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
 
 
-def create_authenticator(auth: AuthSettings, network: NetworkSettings, keyring: Keyring) -> Authenticator:
-    """The authenticator that the settings describe. Raises `SettingsError` if they need the extra `oidc` and it is
-    missing.
-    """
+def create_authenticator(
+    auth: AuthSettings, network: NetworkSettings, keyring: Keyring, tokens: TokenReader | None = None
+) -> Authenticator:
+    """The authenticator that the settings describe, which accepts `tokens` too."""
     given = ((auth.admin_key, OPERATOR), (auth.metrics_key, MONITOR))
     return Authenticator(
         keyring,
         fixed_keys={key.get_secret_value(): caller for key, caller in given if key is not None},
-        tokens=_create_tokens(auth),
+        tokens=tokens,
         may_be_open=network.is_private or network.insecure,
         any_host=network.insecure,
     )
-
-
-def _create_tokens(auth: AuthSettings) -> TokenReader | None:
-    issuer, audience, jwks_url = auth.oidc_issuer, auth.oidc_audience, auth.oidc_jwks_url
-    if issuer is None or audience is None or jwks_url is None:
-        return None
-    try:
-        from peltier_server.auth.oidc import OidcTokens, Provider
-    except ModuleNotFoundError as error:
-        raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
-    return OidcTokens(Provider(issuer, audience, jwks_url, auth.oidc_tenant_claim, auth.oidc_scope_claim))
 
 
 def check_origin(headers: Mapping[str, str]) -> None:

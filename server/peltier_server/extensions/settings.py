@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from peltier_server.extensions.grpc.settings import GrpcSettings
+from peltier_server.extensions.oidc.settings import OidcSettings
 from peltier_server.extensions.picker.settings import RoutingSettings
-from peltier_server.settings import CoreSettings, NetworkSettings
+from peltier_server.settings import AuthSettings, CoreSettings, NetworkSettings
 from peltier_server.settings_group import group_names, groups_of, settings_of
 from peltier_server.settings_reader import read_settings
 
@@ -15,10 +16,15 @@ class ServerNetworkSettings(GrpcSettings, NetworkSettings):
     """The address of the server."""
 
 
+class ServerAuthSettings(OidcSettings, AuthSettings):
+    """The keys outside the registry, and the identity provider whose tokens are accepted."""
+
+
 class Settings(CoreSettings):
     """The settings of one server, as `CoreSettings`."""
 
     network: ServerNetworkSettings = Field(default_factory=ServerNetworkSettings)
+    auth: ServerAuthSettings = Field(default_factory=ServerAuthSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
 
 

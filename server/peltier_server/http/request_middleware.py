@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server import retry_hints
-from peltier_server.auth.authenticator import Authenticator
 from peltier_server.context import RequestContext, attach_context, current_context, headers_of
 from peltier_server.errors import error_response
 from peltier_server.fairness.shared_bound import Held
@@ -80,13 +79,10 @@ class RequestMiddleware:
     HEAD is answered as GET without the body.
     """
 
-    def __init__(
-        self, app: ASGIApp, state: AppState, settings: CoreSettings, authenticator: Authenticator, tracer: Tracer | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, state: AppState, settings: CoreSettings, tracer: Tracer | None) -> None:
         self._app = app
         self._state = state
         self._settings = settings
-        self._authenticator = authenticator
         self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,7 +132,7 @@ class RequestMiddleware:
                 raise QueueFull(sentence, retry_after=retry_hints.SOON)
             if not is_open(scope["path"], self._state.page):
                 stored = scope["state"].get(STORED_CALLER)
-                context.known_caller = stored or await self._authenticator.caller(context.headers)
+                context.known_caller = stored or await self._state.authenticator.caller(context.headers)
                 context.is_background = stored is not None
                 context.answer_bytes = Held(self._state.preparation.answer_bytes, context.tenant)
             await self._app(scope, incoming.receive, outgoing.send)

@@ -32,6 +32,7 @@ from peltier_client.protocol import (
 from peltier_store.registry import AuditFilter, Key, Quotas, TenantRecord
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.keyring import LOCAL, metrics_problem
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import MAX_PAGE, Accepted, Changing, Context, Keys, Limit, NameCursor, Threads
@@ -164,10 +165,10 @@ async def create_key(
 @keys.delete(
     "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
 )
-async def revoke_key(prefix: str, context: Context, keyring: Keys, service: Changing) -> None:
+async def revoke_key(prefix: str, request: Request, context: Context, keyring: Keys, service: Changing) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
-    settings = service.settings
-    if settings.auth.admin_key is None and settings.auth.oidc_issuer is None and keyring.is_last_admin(prefix):
+    authenticator: Authenticator = request.app.state.authenticator
+    if not authenticator.has_other_admins and keyring.is_last_admin(prefix):
         raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
     await service.store.registry.revoke_key(prefix, actor=context.caller.actor)
     await service.store.sync.sync_after_write()

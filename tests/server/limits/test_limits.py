@@ -109,7 +109,7 @@ UNMET = frozenset(
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
         "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
-        "peltier_server.auth.oidc._MAX_KEY_SET_BYTES",
+        "peltier_server.extensions.oidc.tokens._MAX_KEY_SET_BYTES",
         "peltier_server.cluster.replica._MAX_STARTS",
         "peltier_backbone.machine.ray_cluster._MAX_STARTS",
         "peltier_server.extensions.picker.server.MAX_CONNECTIONS",

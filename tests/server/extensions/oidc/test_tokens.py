@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from peltier_client.errors import Unauthorized, Unavailable
-from peltier_server.auth import oidc
-from peltier_server.auth.oidc import OidcTokens, Provider
+from peltier_server.extensions.oidc import tokens as oidc
+from peltier_server.extensions.oidc.tokens import OidcTokens, Provider
 
 from tests.server.conftest import Serve, until
 

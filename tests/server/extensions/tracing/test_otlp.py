@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from peltier_backbone.backbone import Backbone
+from peltier_server.extensions.tracing.choice import asks_for_traces
+from peltier_server.extensions.tracing.extension import create_tracing
 from peltier_server.logs.logs import JsonFormatter, Redactor
 from peltier_server.settings import SettingsError
-from peltier_server.telemetry.choice import asks_for_traces
-from peltier_server.telemetry.telemetry import create_telemetry
 
 from tests.server.conftest import Running, Serve
 from tests.support.otlp_collector import Collector, collecting, values
@@ -236,4 +236,4 @@ def test_a_variable_that_the_sdk_refuses_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "many")
     with pytest.raises(SettingsError, match="OTEL_SPAN_LINK_COUNT_LIMIT must be a non-negative integer but got many"):
-        create_telemetry()
+        create_tracing()

@@ -1,0 +1,1 @@
+"""Tokens of an OpenID Connect provider in place of keys."""
