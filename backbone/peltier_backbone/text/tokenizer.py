@@ -1,6 +1,5 @@
 """Text to token ids, without padding."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +49,6 @@ class Tokenizer:
     def num_entries(self) -> int:
         """The number above all token ids, with added tokens."""
         return max(self._fast.get_vocab(with_added_tokens=True).values()) + 1
-
-    @property
-    def max_token_bytes(self) -> int:
-        """The most bytes of JSON that one token can add to a text."""
-        return max(len(json.dumps(token, ensure_ascii=False).encode()) - 2 for token in self._fast.get_vocab())
 
     def encode(
         self, text: str, pair: str | None = None, *, max_tokens: int | None = None, max_chars: int | None = None

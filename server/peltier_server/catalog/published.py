@@ -2,9 +2,8 @@
 
 import logging
 import math
-from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -39,21 +38,6 @@ _MAX_LISTED_ALIASES = 8
 _SUM_TOLERANCE = 1e-6
 _HASH_BYTES = 8
 _KEY_BYTES = 32
-
-
-class LabelBytes:
-    """The bytes of a task's labels in JSON."""
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        lengths = sorted((len(to_json(label)) for label in labels), reverse=True)
-        self._of_longest = array("q", accumulate(lengths, initial=0))
-
-    def __len__(self) -> int:
-        return len(self._of_longest) - 1
-
-    def of_longest(self, count: int) -> int:
-        """The bytes of the `count` longest labels together."""
-        return self._of_longest[min(count, len(self))]
 
 
 @dataclass(frozen=True)
@@ -107,9 +91,10 @@ class Entry:
         return VersionLabels(self.version.tenant, self.version.name, str(self.number))
 
     @cached_property
-    def label_bytes(self) -> LabelBytes:
-        """The bytes of its labels in JSON."""
-        return LabelBytes(self.task.labels)
+    def mean_label_bytes(self) -> float:
+        """The mean of the bytes of its labels in JSON."""
+        labels = self.task.labels
+        return sum(len(to_json(label)) for label in labels) / max(1, len(labels))
 
     @cached_property
     def reference(self) -> AdapterRef:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request, Response
 from peltier_adapters.spec.tasks import TaskType
 from peltier_client.errors import InvalidInput
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,6 +17,7 @@ from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
+from peltier_server.inference.prediction import JSONBytes, truncation_header, write_json
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -137,6 +138,12 @@ def started(request: Request, kind: type[T]) -> T:
     """What an extension has started, from the type of it. There is one once `accept` returns."""
     found: T = request.app.state.started[kind]
     return found
+
+
+async def answer_json(request: Request, value: object, num_truncated: int = 0) -> Response:
+    """The 200 with the JSON of a value (`json_pieces`), and a header if inputs were truncated."""
+    body = await write_json(get_preparation(request), get_context(request), value)
+    return JSONBytes(body, truncation_header(num_truncated))
 
 
 def get_context(request: Request) -> RequestContext:

@@ -2,8 +2,9 @@
 pieces that take turns with the work of other tenants."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fastapi import Response
@@ -24,9 +25,7 @@ BYTES_ON_THE_LOOP = 64 * 1024
 # Serialising this many bytes of an answer takes about as long as tokenising `MAX_PIECE_COST` characters.
 PIECE_BYTES = 128 * 1024
 
-# The first fields of predictions whose lists may be most of the largest answer, and how many of their values are
-# serialised together.
-_LISTS = ("vectors", "terms", "entities")
+# So many values of a long list are serialised together.
 _PIECE_VALUES = 16
 
 # The header that tells how many inputs were truncated.
@@ -56,8 +55,7 @@ class PhaseTimes(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The answer to a request, and the maximum of bytes of its body. `num_new_tokens` is None unless texts were
-    generated."""
+    """The answer to a request. `num_new_tokens` is None unless texts were generated."""
 
     opening: StreamStart
     predictions: Sequence[OnePrediction]
@@ -65,7 +63,6 @@ class Prediction(NamedTuple):
     timings: PhaseTimes
     batch_rows: int
     batch_adapters: int
-    max_bytes: int
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -84,6 +81,11 @@ class Prediction(NamedTuple):
             "batch": {"rows": self.batch_rows, "adapters": self.batch_adapters},
         }
 
+    @property
+    def fields(self) -> Iterator[dict[str, Any]]:
+        """Each prediction of a task that generates no texts."""
+        return (one for one in self.predictions if isinstance(one, dict))
+
     def json(self) -> bytes:
         """Its `PredictResponse`."""
         return to_json({**self.provenance, "predictions": self.predictions})
@@ -91,9 +93,9 @@ class Prediction(NamedTuple):
 
 async def prediction_json(preparation: Preparation, context: RequestContext, prediction: Prediction) -> bytes:
     """The JSON body of a prediction."""
-    if prediction.max_bytes <= BYTES_ON_THE_LOOP:
-        return prediction.json()
-    return await write_pieces(preparation, context, _pieces(prediction))
+    if len(prediction.predictions) == 1 and not _has_long(prediction.predictions[0]):
+        return await write_pieces(preparation, context, iter((prediction.json(),)))
+    return await write_json(preparation, context, _one_by_one(prediction))
 
 
 async def mixed_json(
@@ -101,7 +103,17 @@ async def mixed_json(
     tasks: Sequence[str] | None = None,
 ) -> bytes:  # fmt: skip
     """The JSON body of a mixed answer, with the names of its `tasks` if given."""
-    return await write_pieces(preparation, context, _listed(results, tasks))
+    listed = (_one_by_one(result) if isinstance(result, Prediction) else result for result in results)
+    return await write_json(preparation, context, ({} if tasks is None else {"tasks": tasks}) | {"results": listed})
+
+
+def _one_by_one(prediction: Prediction) -> dict[str, Any]:
+    return {**prediction.provenance, "predictions": iter(prediction.predictions)}
+
+
+async def write_json(preparation: Preparation, context: RequestContext, value: object) -> bytes:
+    """The body with the JSON of a value (`json_pieces`), written and counted like `write_pieces`."""
+    return await write_pieces(preparation, context, json_pieces(value))
 
 
 async def write_pieces(
@@ -121,7 +133,12 @@ async def write_pieces(
             return bytes(body)
         write = partial(_write_some, pieces, body, PIECE_BYTES, pause=True)
         more = await preparation.run(context.tenant, MAX_PIECE_COST, write)
-    raise InvalidInput(f"the answer has more than {limit} bytes, the most that max_answer_bytes of this server allows")
+    raise too_large(limit)
+
+
+def too_large(limit: int) -> InvalidInput:
+    """The error of an answer of more than `limit` bytes."""
+    return InvalidInput(f"the answer has more than {limit} bytes, the most that max_answer_bytes of this server allows")
 
 
 def _write_some(pieces: Iterator[bytes], body: bytearray, num_bytes: int, *, pause: bool = False) -> bool:
@@ -137,47 +154,48 @@ def _write_some(pieces: Iterator[bytes], body: bytearray, num_bytes: int, *, pau
     return False
 
 
-def _pieces(prediction: Prediction) -> Iterator[bytes]:
-    before = to_json(prediction.provenance).removesuffix(b"}") + b',"predictions":['
-    for one in prediction.predictions:
-        name = next((name for name in _LISTS if isinstance(one, dict) and name in one), None)
-        if isinstance(one, dict) and name is not None:
-            rest = {other: value for other, value in one.items() if other != name}
-            yield before + b'{"%s":' % name.encode()
-            yield from write_list(one[name])
-            yield b"," + to_json(rest)[1:] if rest else b"}"
-        else:
-            yield before + to_json(one)
-        before = b","
-    yield b"]}"
+def json_pieces(value: Any) -> Iterator[bytes]:
+    """The JSON of a value in pieces. The values of an iterator are written one by one, those of a long list of lists or
+    objects some at a time, and everything else at once."""
+    if isinstance(value, Iterator):
+        yield from _listed(json_pieces(one) for one in value)
+    elif _is_long(value):
+        starts = range(0, len(value), _PIECE_VALUES)
+        yield from _listed((to_json(value[start : start + _PIECE_VALUES])[1:-1],) for start in starts)
+    elif _has_long(value):
+        before = b"{"
+        for is_long, fields in groupby(value.items(), key=lambda field: _is_long(field[1])):
+            if is_long:
+                for name, own in fields:
+                    yield before + to_json(name) + b":"
+                    yield from json_pieces(own)
+                    before = b","
+            else:
+                yield before + to_json(dict(fields))[1:-1]
+            before = b","
+        yield b"}"
+    else:
+        yield to_json(value)
 
 
-def write_list(values: Sequence[Any]) -> Iterator[bytes]:
-    """The JSON of a list, in pieces."""
+def _listed(values: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     before = b"["
-    for start in range(0, len(values), _PIECE_VALUES):
-        yield before + to_json(values[start : start + _PIECE_VALUES])[1:-1]
+    for pieces in values:
+        for piece in pieces:
+            yield before + piece
+            before = b""
         before = b","
-    yield b"]" if values else b"[]"
+    yield b"]" if before == b"," else b"[]"
 
 
-def write_with_list(empty: BaseModel, name: str, values: Sequence[Any]) -> Iterator[bytes]:
-    """The JSON of a response that is `empty` but for the list `name`, in pieces."""
-    key = b'"%s":' % name.encode()
-    # No text in JSON has these bytes: its quotes have backslashes.
-    head, tail = to_json(empty).split(key + b"[]")
-    yield head + key
-    yield from write_list(values)
-    yield tail
+def _is_long(value: object) -> bool:
+    if isinstance(value, list):
+        return len(value) > _PIECE_VALUES and isinstance(value[0], list | dict | BaseModel)
+    return isinstance(value, Iterator)
 
 
-def _listed(results: Sequence[Prediction | ErrorBody], tasks: Sequence[str] | None) -> Iterator[bytes]:
-    before = b'{"results":[' if tasks is None else b'{"tasks":' + to_json(tasks) + b',"results":['
-    for result in results:
-        yield before
-        yield from _pieces(result) if isinstance(result, Prediction) else (to_json(result),)
-        before = b","
-    yield b"]}"
+def _has_long(value: object) -> bool:
+    return isinstance(value, dict) and any(map(_is_long, value.values()))
 
 
 class JSONBytes(Response):

@@ -41,10 +41,11 @@ from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.answer_size import (
     AnswerBudget,
     AnswerForm,
-    AnswerMeasure,
     AnswerSize,
     WindowBudget,
     count_windows,
+    measure_answer,
+    measure_vectors,
 )
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.prediction import Prediction, StreamStart
@@ -129,7 +130,6 @@ class Predictor:
         self._slots = slots
         self._batcher = batcher
         self._limits = limits
-        self._measure = AnswerMeasure(backbone.tokenizer.max_token_bytes, backbone.config.num_layers)
         self._reader = AnswerReader(backbone, limits.preparation)
         self._on_answer: OnAnswer | None = None
         self._follows_all = False
@@ -340,7 +340,7 @@ class Predictor:
             num_tokens = sum(len(row) for rows in encoded for row in rows)
             if task.type == "multi-vector-embedding":
                 num_vectors = sum(map(len, encoded[-1])) if request.ranks else num_tokens
-                size = budget.change(size, self._measure.of_vectors(entry, len(encoded), num_vectors, form))
+                size = budget.change(size, measure_vectors(entry, len(encoded), num_vectors, form))
             enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
             spending = nullcontext() if request.is_shadow else enforcer.spend(tenant, num_tokens + num_written)
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
@@ -357,10 +357,9 @@ class Predictor:
         if context.trace is not None:
             _trace_work(context.trace, leased_at, lease, outcome)
         outputs = group_windows(request.inputs, encoded, outcome.outputs) if task.reads_tokens else outcome.outputs
-        predictions, num_bytes = await self._reader.read(outputs, form, request, size)
+        predictions = await self._reader.read(outputs, form, request)
         num_new_tokens, timings = count_new_tokens(outputs), create_timings(lease, outcome, time.monotonic() - started)
-        batch = outcome.batch_rows, outcome.batch_adapters
-        return Prediction(opening, predictions, num_new_tokens, timings, *batch, num_bytes)
+        return Prediction(opening, predictions, num_new_tokens, timings, outcome.batch_rows, outcome.batch_adapters)
 
     def _check(self, entry: Entry, request: PredictionRequest) -> tuple[Decoding | None, AnswerForm, AnswerSize]:
         """How the answer is decoded, its form and its size. Raises `InvalidInput` if the parameters do not fit."""
@@ -372,7 +371,7 @@ class Predictor:
         form = AnswerForm(
             task, parameters, request.top_k(task, self._limits.default_top_k), request.budget.base64, request.ranks
         )
-        size = self._measure.of_answer(entry, request.inputs, form, decoding)
+        size = measure_answer(entry, len(request.inputs), form, decoding, self._backbone.config.num_layers)
         return decoding, form, size
 
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:

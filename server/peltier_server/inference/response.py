@@ -20,15 +20,18 @@ from peltier_client.protocol import Input, Parameters, TextPrediction
 from torch import Tensor
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
-from peltier_server.inference.answer_size import AnswerForm, AnswerSize, bytes_of_names
-from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, OnePrediction, PhaseTimes
+from peltier_server.inference.answer_size import AnswerForm, bytes_of_names
+from peltier_server.inference.prediction import OnePrediction, PhaseTimes
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.tokenizing import EncodedInput
 from peltier_server.queue.ticket import RowsOutcome
 from peltier_server.residency.leases import Lease
 
-# Below this, handing the work to a thread costs more than the work.
+# Below these limits, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64
+_VALUES_ON_THE_LOOP = 2500
+# Reading this many values takes about as long as tokenising `MAX_PIECE_COST` characters.
+_PIECE_VALUES = 5000
 
 
 class WindowedOutput(NamedTuple):
@@ -66,9 +69,17 @@ def group_windows(
     ]
 
 
-def _num_rows(output: object) -> int:
-    """The number of rows that an output was computed from."""
-    return len(output.rows) if isinstance(output, WindowedOutput) else 1
+def _num_values(output: AnyOutput | TaggedRow) -> int:
+    """The number of values that an output is read from."""
+    match output:
+        case RowOutput():
+            return output.logits.numel()
+        case TaggedRow():
+            return output.tags.numel()
+        case Draft():
+            return len(output.ids)
+        case WindowedOutput():
+            return sum(map(_num_values, output.outputs))
 
 
 class AnswerReader:
@@ -79,23 +90,21 @@ class AnswerReader:
         self._preparation = preparation
 
     async def read(
-        self, outputs: Sequence[AnyOutput], form: AnswerForm, request: PredictionRequest, size: AnswerSize
-    ) -> tuple[list[OnePrediction], int]:
-        """All predictions, and the maximum of bytes of the answer. Raises what `AnswerBudget.take_names` raises."""
-        row_bytes = size.prediction_bytes + size.names_bytes * max(map(_num_rows, outputs))
-        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
-            predictions, num_bytes = self._read(form, outputs)
-            request.budget.take_names(num_bytes, size)
-            return predictions, size.num_bytes + num_bytes
-        predictions, num_bytes = [], 0
-        num_outputs = max(1, PIECE_BYTES // row_bytes)
+        self, outputs: Sequence[AnyOutput], form: AnswerForm, request: PredictionRequest
+    ) -> list[OnePrediction]:
+        """All predictions. Raises what `AnswerBudget.take_names` raises."""
+        largest = max(map(_num_values, outputs), default=0) or 1
+        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * largest <= _VALUES_ON_THE_LOOP:
+            predictions = read_answers(self._backbone, form, outputs)
+            request.budget.take_names(bytes_of_names(predictions))
+            return predictions
+        predictions, num_outputs = [], max(1, _PIECE_VALUES // largest)
         for start in range(0, len(outputs), num_outputs):
             piece = partial(self._read, form, outputs[start : start + num_outputs])
-            some, more_bytes = await self._preparation.run(request.tenant, MAX_PIECE_COST, piece)
-            request.budget.take_names(more_bytes, size)
+            some, num_bytes = await self._preparation.run(request.tenant, MAX_PIECE_COST, piece)
+            request.budget.take_names(num_bytes)
             predictions += some
-            num_bytes += more_bytes
-        return predictions, size.num_bytes + num_bytes
+        return predictions
 
     def _read(self, form: AnswerForm, outputs: Sequence[AnyOutput]) -> tuple[list[OnePrediction], int]:
         predictions = read_answers(self._backbone, form, outputs)

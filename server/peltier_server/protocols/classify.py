@@ -1,7 +1,7 @@
 """Routes that classify texts: `/predict` of text-embeddings-inference, and `/classify` of vLLM."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
@@ -10,21 +10,15 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Input, Parameters, Priority, RequestModel, ResponseModel, Text
 from peltier_client.protocol.predict import state_rule
 from pydantic import Field, StrictBool
-from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.application import accept, resolve
+from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
-    JSONBytes,
-    Prediction,
-    truncation_header,
-    write_pieces,
-)
+from peltier_server.inference.prediction import TRUNCATION_HEADER, Prediction
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.protocols.embed import TruncationDirection
+from peltier_server.protocols.pooling import vllm_answer
 
 _RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
 _OneOrTwo = Annotated[list[Text], Field(min_length=1, max_length=2)]
@@ -125,9 +119,8 @@ async def classify_texts(body: TextClassifyRequest, request: Request) -> Respons
         raise _wrong_type(target, "classification, multilabel, regression or ranking")
     truncate = bool(body.truncate)
     done = await _predict(request, target, body.rows, truncate=truncate, raw_scores=body.raw_scores)
-    pieces = _ranked(target.entry.task, done, is_batch=body.is_batch)
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    ranked = (_best_first(target.entry.task, one) for one in done.fields)
+    return await answer_json(request, ranked if body.is_batch else next(ranked), done.opening.num_truncated)
 
 
 @router.post("/classify", response_model=ClassifyResponse, responses=_RESPONSES)
@@ -138,9 +131,10 @@ async def classify(body: ClassifyRequest, request: Request) -> Response:
         raise _wrong_type(target, "classification")
     texts = [body.input] if isinstance(body.input, str) else body.input
     done = await _predict(request, target, texts, truncate=body.truncate, priority=body.priority)
-    pieces = _classified(body.model, done, f"classify-{target.context.request_id}")
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    classified = map(_classified, count(), done.fields)
+    answer = vllm_answer(f"classify-{target.context.request_id}", body.model, classified, done)
+    answer["usage"] |= {"completion_tokens": 0}
+    return await answer_json(request, answer, done.opening.num_truncated)
 
 
 async def _predict(request: Request, target: ResolvedTask, rows: Sequence[Input], **given: Any) -> Prediction:
@@ -153,27 +147,9 @@ async def _predict(request: Request, target: ResolvedTask, rows: Sequence[Input]
     return await cancel_on_disconnect(request, predictor.predict(target, rows, parameters))
 
 
-def _ranked(task: TaskSpec, done: Prediction, *, is_batch: bool) -> Iterator[bytes]:
-    """The JSON of a list for each input, or of the list for one."""
-    before = b"[" if is_batch else b""
-    for one in done.predictions:
-        yield before + to_json(_best_first(task, one))
-        before = b","
-    yield b"]" if is_batch else b""
-
-
-def _classified(model: str, done: Prediction, answer_id: str) -> Iterator[bytes]:
-    """The JSON of a `ClassifyResponse`."""
-    head = {"id": answer_id, "object": "list", "created": int(time.time()), "model": model}
-    before = to_json(head).removesuffix(b"}") + b',"data":['
-    for index, one in enumerate(done.predictions):
-        assert isinstance(one, dict), "no text is generated"
-        probabilities = list(one["scores"].values())
-        found = {"index": index, "label": one["label"], "probs": probabilities, "num_classes": len(probabilities)}
-        yield before + to_json(found)
-        before = b","
-    num_tokens = done.opening.num_tokens
-    yield b'],"usage":%s}' % to_json({"prompt_tokens": num_tokens, "total_tokens": num_tokens, "completion_tokens": 0})
+def _classified(index: int, found: dict[str, Any]) -> dict[str, Any]:
+    probabilities = list(found["scores"].values())
+    return {"index": index, "label": found["label"], "probs": probabilities, "num_classes": len(probabilities)}
 
 
 def _best_first(task: TaskSpec, found: Any) -> list[dict[str, Any]]:

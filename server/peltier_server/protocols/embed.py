@@ -1,8 +1,7 @@
 """The routes `/embed`, `/embed_sparse` and `/similarity` of text-embeddings-inference."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import Request, Response
@@ -13,16 +12,10 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt
 from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.application import accept, resolve, resolve_embedding
+from peltier_server.http.application import accept, answer_json, resolve, resolve_embedding
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
-    JSONBytes,
-    Prediction,
-    truncation_header,
-    write_pieces,
-)
+from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, Prediction, truncation_header
 
 TruncationDirection = Annotated[
     Literal["right", "Right"], state_rule("must be 'right': this server truncates texts at their ends")
@@ -152,16 +145,6 @@ class SimilarityRequest(RequestModel):
     adapter_id: str = BACKBONE_TASK
 
 
-def embedding_pieces(prediction: Prediction, *, normalize: bool) -> Iterator[bytes]:
-    """The JSON of a list of embeddings. With `normalize` they are divided by their lengths."""
-    before = b"["
-    for one in prediction.predictions:
-        assert isinstance(one, dict), "no text is generated"
-        yield before + to_json(_unit(one["embedding"]) if normalize else one["embedding"])
-        before = b","
-    yield b"]"
-
-
 def _unit(embedding: list[float]) -> list[float]:
     values = np.array(embedding)
     length = float(np.linalg.norm(values))
@@ -175,9 +158,10 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     service = accept(request)
     target = resolve_embedding(request, service, body.adapter_id)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
-    pieces = embedding_pieces(done, normalize=body.normalize and not target.entry.task.normalized)
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    vectors = (one["embedding"] for one in done.fields)
+    if body.normalize and not target.entry.task.normalized:
+        vectors = map(_unit, vectors)
+    return await answer_json(request, vectors, done.opening.num_truncated)
 
 
 @router.post(
@@ -194,20 +178,13 @@ async def embed_sparse(body: SparseRequest, request: Request) -> Response:
         raise InferenceFailed(f"model {body.adapter_id!r} has no sparse embeddings: it is of type {kind}")
     parameters = Parameters(truncate=bool(body.truncate), prompt_name=body.prompt_name)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
-    pieces = _sparse_pieces(done)
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    return await answer_json(request, map(_by_number, done.fields), done.opening.num_truncated)
 
 
-def _sparse_pieces(prediction: Prediction) -> Iterator[bytes]:
-    """The JSON of a list of sparse embeddings."""
-    before = b"["
-    for one in prediction.predictions:
-        assert isinstance(one, dict), "no text is generated"
-        found = sorted((term["index"], term["weight"]) for term in one["terms"])
-        yield before + to_json([{"index": index, "value": weight} for index, weight in found])
-        before = b","
-    yield b"]"
+def _by_number(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The terms of a text in the order of the vocabulary."""
+    terms = sorted((term["index"], term["weight"]) for term in found["terms"])
+    return [{"index": index, "value": weight} for index, weight in terms]
 
 
 @router.post("/similarity", response_model=list[float], responses=_RESPONSES)
@@ -227,7 +204,7 @@ async def similarity(body: SimilarityRequest, request: Request) -> Response:
 
 def _cosines(done: Prediction) -> list[float]:
     """The cosine of the first vector with each of the others; 0 for a vector of length 0."""
-    vectors = np.array([one["embedding"] for one in done.predictions if isinstance(one, dict)])
+    vectors = np.array([one["embedding"] for one in done.fields])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     source, *others = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     found: list[float] = (np.array(others) @ source).round(_DIGITS).tolist()

@@ -10,20 +10,13 @@ from fastapi import Request, Response
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import ResponseModel
-from pydantic_core import to_json
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.application import accept, resolve
+from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
-    JSONBytes,
-    Prediction,
-    truncation_header,
-    write_pieces,
-)
-from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingUsage
+from peltier_server.inference.prediction import TRUNCATION_HEADER, Prediction
+from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingUsage, token_usage
 
 _RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
 
@@ -65,9 +58,9 @@ async def pool(body: PoolingRequest, request: Request) -> Response:
     task = target.entry.task
     parameters = body.parameters.model_copy(update=_scores_of(task, body))
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, parameters))
-    pieces = _pieces(body, done, f"pool-{target.context.request_id}")
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    pooled = (_pooled(index, one, body.encoding_format) for index, one in enumerate(done.fields))
+    answer = vllm_answer(f"pool-{target.context.request_id}", body.model, pooled, done)
+    return await answer_json(request, answer, done.opening.num_truncated)
 
 
 def _scores_of(task: TaskSpec, asked: PoolingRequest) -> dict[str, Any]:
@@ -88,17 +81,17 @@ def _scores_of(task: TaskSpec, asked: PoolingRequest) -> dict[str, Any]:
     return {"top_k": len(task.labels), "answer": "score" if task.decoding else None}
 
 
-def _pieces(asked: PoolingRequest, done: Prediction, answer_id: str) -> Iterator[bytes]:
-    head = {"id": answer_id, "object": "list", "created": int(time.time()), "model": asked.model}
-    before = to_json(head).removesuffix(b"}") + b',"data":['
-    for index, one in enumerate(done.predictions):
-        assert isinstance(one, dict), "no text is generated"
-        values = one["embedding"] if "embedding" in one else list(one["scores"].values())
-        shown = values if asked.encoding_format == "float" else _to_base64(values)
-        yield before + b'{"object":"pooling","index":%d,"data":%s}' % (index, to_json(shown))
-        before = b","
-    num_tokens = done.opening.num_tokens
-    yield b'],"usage":%s}' % to_json({"prompt_tokens": num_tokens, "total_tokens": num_tokens})
+def _pooled(index: int, found: dict[str, Any], encoding: str) -> dict[str, Any]:
+    values = found["embedding"] if "embedding" in found else list(found["scores"].values())
+    return {"object": "pooling", "index": index, "data": values if encoding == "float" else _to_base64(values)}
+
+
+def vllm_answer(answer_id: str, model: str, data: Iterator[dict[str, Any]], done: Prediction) -> dict[str, Any]:
+    """The answer with these `data` in the shape of vLLM."""
+    return {
+        "id": answer_id, "object": "list", "created": int(time.time()), "model": model, "data": data,
+        "usage": token_usage(done),
+    }  # fmt: skip
 
 
 def _to_base64(values: list[float]) -> str:

@@ -20,17 +20,12 @@ from peltier_client.protocol import (
 from pydantic import Field, StrictBool
 
 from peltier_server.errors import TASK_ERRORS, describe_errors
-from peltier_server.http.application import accept, resolve
+from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import (
     TRUNCATION_HEADER,
-    JSONBytes,
     Prediction,
-    truncation_header,
-    write_list,
-    write_pieces,
-    write_with_list,
 )
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
@@ -112,7 +107,7 @@ async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> Rank
             prediction = await predictor.score(target, query, documents, parameters, budget)
     except PeltierError as error:
         raise _of_documents(error, len(documents)) from error
-    scores = [found["score"] for found in prediction.predictions if isinstance(found, dict)]
+    scores = [found["score"] for found in prediction.fields]
     return RankedDocuments(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
 
 
@@ -141,9 +136,7 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     opening = prediction.opening
     usage = RerankUsage(total_tokens=opening.num_tokens, truncated_inputs=opening.num_truncated)
     empty = RerankResponse(id=target.context.request_id, model=body.model, results=[], usage=usage)
-    pieces = write_with_list(empty, "results", results)
-    answer = await write_pieces(request.app.state.preparation, target.context, pieces)
-    return JSONBytes(answer, truncation_header(opening.num_truncated))
+    return await answer_json(request, empty.model_dump() | {"results": results}, opening.num_truncated)
 
 
 @router.post("/rerank", response_model=list[TextRank], responses=_RESPONSES)
@@ -158,5 +151,4 @@ async def rerank_texts(body: TextRerankRequest, request: Request) -> Response:
         TextRank(index=index, score=score, text=body.texts[index] if body.return_text else None)
         for index, score in ranked
     ]
-    answer = await write_pieces(request.app.state.preparation, target.context, write_list(ranks))
-    return JSONBytes(answer, truncation_header(prediction.opening.num_truncated))
+    return await answer_json(request, ranks, prediction.opening.num_truncated)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from peltier_client.errors import InvalidInput, QueueFull
-from peltier_client.protocol import RankedDocument, RerankResponse, RerankUsage
+from peltier_client.protocol import RankedDocument
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation
@@ -14,14 +14,14 @@ from peltier_server.fairness.shared_bound import Held
 from peltier_server.inference.prediction import (
     BYTES_ON_THE_LOOP,
     PIECE_BYTES,
-    write_list,
+    json_pieces,
     write_pieces,
-    write_with_list,
 )
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.settings import LimitSettings
 from peltier_store.registry import Quotas
+from pydantic_core import to_json
 
 _PIECE = b"x" * 1000
 _MAX_BYTES = 200_000
@@ -78,10 +78,19 @@ async def test_the_rest_of_a_large_answer_is_written_in_a_thread(
 
 
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
-def test_the_pieces_of_a_list_are_its_json(count: int) -> None:
-    """Also within a response, whose texts may look like the place of the list."""
-    results = [RankedDocument(index=number, relevance_score=0.5) for number in range(count)]
-    whole = RerankResponse(id='"results":[]', model="rank", results=results, usage=RerankUsage(total_tokens=3))
-    pieces = write_with_list(whole.model_copy(update={"results": []}), "results", results)
-    assert b"".join(pieces) == whole.model_dump_json().encode()
-    assert b"".join(write_list([[0.5], [1.0]] * count)) == str([[0.5], [1.0]] * count).replace(" ", "").encode()
+def test_the_pieces_of_a_value_are_its_json(count: int) -> None:
+    """Of lists of lists, models and objects, in an object or an iterator, and of what is around them."""
+    models = [RankedDocument(index=number, relevance_score=0.5) for number in range(count)]
+    vectors, terms = [[0.5], [1.0]] * count, [{"token": '"terms":[]', "weight": 0.5}] * count
+    for value in (models, vectors, {"a": 1, "terms": terms, "b": {"c": [2]}, "gates": vectors}, [terms] * count):
+        assert b"".join(json_pieces(value)) == to_json(value)
+    item = {"index": 1, "embedding": vectors}
+    assert b"".join(json_pieces({"data": iter([item] * count), "usage": 3})) == to_json(
+        {"data": [item] * count, "usage": 3}
+    )
+
+
+def test_a_long_list_has_several_pieces() -> None:
+    """Also within the items of an iterator, so that other threads run in between."""
+    vectors = [[0.5] * 100] * 40
+    assert max(map(len, json_pieces({"data": iter([{"vectors": vectors}] * 3)}))) < len(to_json(vectors)) / 2

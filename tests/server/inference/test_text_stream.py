@@ -85,7 +85,7 @@ def test_ordinary_tokens_come_at_once(t5: Backbone) -> None:
 def answer(text: str, num_tokens: int) -> Prediction:
     """The answer with this text."""
     prediction = TextPrediction(text=text, score=0.5, finish_reason="stop")
-    return Prediction(OPENING, [prediction], num_tokens, PhaseTimes(0.0, 0.0, 0.0, 0.0), 1, 1, 100)
+    return Prediction(OPENING, [prediction], num_tokens, PhaseTimes(0.0, 0.0, 0.0, 0.0), 1, 1)
 
 
 async def write(stream: StreamedText, ids: list[int], result: Prediction | Exception) -> Prediction:

@@ -19,7 +19,7 @@ from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http import connection, list_pages
 from peltier_server.http import incoming as pace
-from peltier_server.inference.answer_size import AnswerForm
+from peltier_server.inference.answer_size import AnswerForm, measure_answer
 
 from tests.server.extensions.grpc.grpc_port import PREFACE, grpc_of, grpc_port
 from tests.server.limits.probe import Met, probe
@@ -226,7 +226,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/compare", json=body)
 
 
-@probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
+@probe("bytes of an answer by its values, known before anything is computed; a mixed request's parts share them")
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_answer_bytes=_answer_bytes(servers, top_k=1)) as other:
         assert other.predict([TEXT] * 8, top_k=1).status_code == 200
@@ -243,28 +243,7 @@ def _(servers: Servers) -> Met:
         return small.predict([TEXT * 4] * 8)
 
 
-@probe("bytes of the labels that apply to the inputs of a multilabel task, in the same answer")
-def _(servers: Servers) -> Met:
-    labels = [f"{number:0250}" for number in range(300)]
-    with servers.start("bert", max_answer_bytes=20 * 1024) as other:
-        many = servers.make_artifact(servers.backbones["bert"], "bitfit", labels=labels, task_type="multilabel")
-        other.upload(many, name="many").raise_for_status()
-        return replace(other, task="many").predict([TEXT] * 8, top_k=1)
-
-
-@probe("bytes of the entities in the answer")
-def _(servers: Servers) -> Met:
-    return _tagger(servers, servers.terse).predict([TEXT] * 2)
-
-
-@probe("bytes of the spans in the answer")
-def _(servers: Servers) -> Met:
-    data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="span", inputs="pair")
-    servers.terse.upload(data, name="spans").raise_for_status()
-    return replace(servers.terse, task="spans").predict([["good", 900 * "x"]] * 2)
-
-
-@probe("bytes of an answer as it is written, with the texts that it repeats")
+@probe("bytes of an answer as its labels and texts are found and written")
 def _(servers: Servers) -> Met:
     data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="ranking", inputs="pair")
     servers.terse.upload(data, name="rank").raise_for_status()
@@ -293,10 +272,10 @@ def _tagger(servers: Servers, other: Small) -> Small:
 
 def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
-    predictor = servers.bert.service.predictor
-    entry = servers.bert.service.catalog.get("default", "demo").newest
+    service = servers.bert.service
+    entry = service.catalog.get("default", "demo").newest
     form = AnswerForm(entry.task, Parameters.model_validate(parameters), top_k=parameters.get("top_k"))
-    return predictor._measure.of_answer(entry, [TEXT] * 8, form, None).num_bytes
+    return measure_answer(entry, 8, form, None, service.backbone.config.num_layers).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")

@@ -25,7 +25,7 @@ from peltier_server.catalog.published import Entry
 from peltier_server.context import context_of
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, resolve
+from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, answer_json, resolve
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
@@ -34,7 +34,6 @@ from peltier_server.inference.prediction import (
     JSONBytes,
     Prediction,
     truncation_header,
-    write_list,
     write_pieces,
 )
 from peltier_server.inference.prediction_request import ResolvedTask
@@ -161,7 +160,7 @@ async def repository_index(request: Request, body: RepositoryIndexRequest = _EVE
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
     shown = [one for one in models if one.state == "READY" or not body.ready]
-    return JSONBytes(await write_pieces(request.app.state.preparation, context, write_list(shown)), {})
+    return await answer_json(request, shown)
 
 
 @changes.post("/repository/models/{model}/load", response_model=ModelLoad, responses=_OF_LOADS)

@@ -1,6 +1,5 @@
 """Embeddings in the shape of OpenAI's API."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from peltier_client.protocol import Parameters, Precision, Priority, RequestModel, ResponseModel, Text
@@ -12,11 +11,8 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
-from pydantic_core import to_json
 
-from peltier_server.context import RequestContext
-from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.prediction import Prediction, write_list, write_pieces
+from peltier_server.inference.prediction import Prediction
 
 
 class EmbeddingRequest(RequestModel):
@@ -101,30 +97,25 @@ class EmbeddingResponse(ResponseModel):
     usage: EmbeddingUsage
 
 
-async def embeddings_json(
-    preparation: Preparation, context: RequestContext, asked: EmbeddingRequest, prediction: Prediction
-) -> bytes:
-    """The JSON of an `EmbeddingResponse`. The prediction has the embeddings in the form that was `asked`."""
-    return await write_pieces(preparation, context, _pieces(asked, prediction))
+def embeddings_answer(asked: EmbeddingRequest, prediction: Prediction) -> dict[str, Any]:
+    """The fields of an `EmbeddingResponse`. The prediction has the embeddings in the form that was `asked`."""
+    vectors = (
+        {"object": "embedding", "index": index, "embedding": _vector(one)}
+        for index, one in enumerate(prediction.fields)
+    )
+    return {"object": "list", "data": vectors, "model": asked.model, "usage": token_usage(prediction)}
 
 
-def _vector(one: dict[str, Any]) -> Any:
-    if "terms" not in one:
-        return one["embedding"]
-    return {"indices": [term["index"] for term in one["terms"]], "values": [term["weight"] for term in one["terms"]]}
-
-
-def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
-    before = b'{"object":"list","data":['
-    for index, one in enumerate(prediction.predictions):
-        assert isinstance(one, dict), "no text is generated"
-        yield before + b'{"object":"embedding","index":%d,"embedding":' % index
-        if "vectors" in one:
-            yield from write_list(one["vectors"])
-            yield b"}"
-        else:
-            yield to_json(_vector(one)) + b"}"
-        before = b","
+def token_usage(prediction: Prediction) -> dict[str, int]:
+    """The fields of an `EmbeddingUsage`."""
     num_tokens = prediction.opening.num_tokens
-    usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    yield b'],"model":%s,"usage":%s}' % (to_json(asked.model), to_json(usage))
+    return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+
+
+def _vector(found: dict[str, Any]) -> Any:
+    if "vectors" in found:
+        return found["vectors"]
+    if "terms" not in found:
+        return found["embedding"]
+    terms = found["terms"]
+    return {"indices": [term["index"] for term in terms], "values": [term["weight"] for term in terms]}

@@ -12,21 +12,17 @@ from peltier_client.protocol import BACKBONE_TASK
 
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
-from peltier_server.http.application import Accepted, Context, Threads, accept, resolve, resolve_embedding
+from peltier_server.http.application import Accepted, Context, accept, answer_json, resolve, resolve_embedding
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.prediction import (
     TRUNCATION_HEADER,
-    JSONBytes,
-    truncation_header,
-    write_pieces,
-    write_with_list,
 )
 from peltier_server.inference.text_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
-from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_json
+from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_answer
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.protocols.openai.messages import (
     Choice,
@@ -67,8 +63,8 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     if not body.stream:
         preparation = request.app.state.preparation
         done = await cancel_on_disconnect(request, complete(preparation, service.predictor, target, body))
-        pieces = write_with_list(make(choices=[], usage=done.usage), "choices", done.choices)
-        return JSONBytes(await write_pieces(preparation, target.context, pieces), {})
+        answer = make(choices=[], usage=done.usage).model_dump()
+        return await answer_json(request, answer | {"choices": done.choices})
     text = stream_completion(service.predictor, target, body)
     await begin(request, text)
     events = until_error(_events(text, make, body.stream_options), lambda error: event(OPENAI_ERRORS.body(error)))
@@ -90,13 +86,12 @@ async def create_embeddings(body: EmbeddingRequest, request: Request) -> Respons
     budget = service.predictor.open_answer(target.context, base64=body.encoding_format == "base64")
     work = service.predictor.predict(target, body.texts, body.parameters, budget)
     done = await cancel_on_disconnect(request, work)
-    answer = await embeddings_json(request.app.state.preparation, target.context, body, done)
-    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+    return await answer_json(request, embeddings_answer(body, done), done.opening.num_truncated)
 
 
 @router.get("/models", response_model=ModelList, responses=describe_errors(*PREDICTION_ERRORS, shape=OPENAI_ERRORS))
 async def list_models(
-    context: Context, service: Accepted, threads: Threads, limit: ModelLimit = MAX_MODELS, after: After = ""
+    request: Request, context: Context, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = ""
 ) -> Response:
     """The adapters of the caller, on T5 or not, in order of name, after `_backbone`; those that follow `after`."""
     models, last = list[Model](), "" if after == BACKBONE_TASK else after
@@ -107,8 +102,8 @@ async def list_models(
         last = models[-1].id
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
-    pieces = write_with_list(ModelList(data=[], has_more=len(models) > limit), "data", models[:limit])
-    return JSONBytes(await write_pieces(threads, context, pieces), {})
+    answer = ModelList(data=[], has_more=len(models) > limit).model_dump()
+    return await answer_json(request, answer | {"data": models[:limit]})
 
 
 @router.get("/models/{model}", responses=describe_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))

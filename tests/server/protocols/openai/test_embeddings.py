@@ -307,7 +307,7 @@ def test_answers_are_bounded(listen: Listen) -> None:
         body = {"model": "_backbone", "input": TEXTS * 80}
         answer = httpx2.post(f"{other.url}/v1/embeddings", json=body, timeout=30)
         assert answer.json()["error"]["message"].startswith(
-            "the answer to 240 inputs with 48 dimensions each may have 335104 bytes, and 300000 of at most 300000 are "
+            "the answer to 240 inputs with 48 dimensions each may have 323584 bytes, and 300000 of at most 300000 are "
             "left for it: send fewer inputs in a request, or set a smaller number of dimensions"
         )
         many = httpx2.post(f"{other.url}/v1/embeddings", json=body | {"dimensions": 24}, timeout=30).json()
