@@ -184,7 +184,7 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     assert "[b'card_arrival' b'topping_up_by_card'] (2, 77)" in run_page("docs/guides/protocols.md", clone, server.url)
     assert "banking77-adamix lost_or_stolen_card" in run_page("docs/guides/many-tasks.md", clone, server.url)
     assert '"better":"banking77@2 is better: accuracy 1.0000' in run_page("docs/guides/score.md", clone, server.url)
-    assert "pinned, so it is never evicted" in run_page("docs/operations.md", clone, server.url)
+    assert "banking77 is pinned by " in run_page("docs/operations.md", clone, server.url)
     assert '"status":"cancelled"' in run_page("docs/guides/trainings.md", clone, server.url)
     assert re.search(
         '"request_id":"letter-1","row":1,.*"counted":true', run_page("docs/guides/rollouts.md", clone, server.url)

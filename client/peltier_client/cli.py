@@ -19,7 +19,7 @@ from peltier_client.commands import (
     batches,
     compare,
     doctor,
-    placement,
+    pins,
     predict,
     rollouts,
     top,
@@ -41,8 +41,8 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "rollback": aliases.rollback,
     "feedback": rollouts.feedback,
     "deprecate": aliases.deprecate,
-    "pin": placement.pin,
-    "unpin": placement.unpin,
+    "pin": pins.pin,
+    "unpin": pins.unpin,
     "top": top.top,
     "doctor": doctor.doctor,
     "audit": aliases.audit,
@@ -51,7 +51,6 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
 
 _GROUPS: Mapping[str, typer.Typer] = {
     "batches": batches.batches,
-    "explain": placement.explain,
     "keys": administration.keys,
     "rollout": rollouts.rollout,
     "tenants": administration.tenants,

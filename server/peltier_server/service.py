@@ -33,7 +33,6 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.idle_unload import IdleUnload
 from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import ProvingLoader, StoreLoader
 from peltier_server.residency.pins import Pins, WarmList
@@ -107,7 +106,6 @@ class Service:
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
         self.pins = Pins(self.slots, self.catalog.pinned, metrics)
         self.warm_list = WarmList(self.slots, self.pins, metrics, memory.max_warm_seconds)
-        self._idle_unload = IdleUnload(self.slots, memory.unload_after_seconds)
         self.quarantine = Quarantine(metrics)
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, self._limits(preparation))
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
@@ -198,7 +196,6 @@ class Service:
     def _start_memory(self) -> None:
         """Loads the warm list and follows the pins, now that there is a runner."""
         self.pins.start()
-        self._idle_unload.start()
         names = dict[AdapterKey, str]()
         for name in self.settings.memory.warm_names:
             try:
@@ -215,7 +212,6 @@ class Service:
         await self.rollouts.close()
         await self.warm_list.close()
         await self.pins.close()
-        await self._idle_unload.close()
         await self.watchdog.close()
         await self.store_watch.close()
         await self._purge_task.close()

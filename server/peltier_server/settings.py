@@ -250,9 +250,6 @@ class MemorySettings(SettingsGroup):
     max_load_wait_seconds: float = setting(
         10.0, "Maximum wait for a load to begin, and again for free memory on the device.", gt=0, le=3600
     )
-    unload_after_seconds: float | None = setting(
-        None, "Unload adapters that were not used for so long. Default: only for others.", gt=0, le=10 * _YEAR_SECONDS
-    )
     warm: str = setting(
         "", "Adapters to load before the server is ready, beside the pinned ones, such as sst2,acme:nli@3."
     )

@@ -223,7 +223,6 @@ QUOTAS: dict[str, Any] = {
     "max_concurrent_requests": 8,
     "max_stored_bytes": 1048576,
     "max_adapters": None,
-    "max_pinned_adapters": None,
     "max_trainings": None,
     "max_training_rows": None,
     "max_training_minutes_per_day": None,
@@ -235,7 +234,6 @@ USAGE: dict[str, Any] = {
     "concurrent_requests": 1,
     "stored_bytes": 8,
     "adapters": 1,
-    "pinned_adapters": 0,
     "trainings": 1,
     "training_minutes": 2.5,
 }

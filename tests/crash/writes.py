@@ -73,9 +73,9 @@ class Writes:
         await registry.set_public(TENANT, "one", False, actor=ACTOR)
 
     async def pin(self, registry: Registry) -> None:
-        await registry.pin(TENANT, "two", "host", actor=ACTOR)
+        await registry.pin(TENANT, "two", actor=ACTOR)
         await registry.unpin(TENANT, "two", actor=ACTOR)
-        await registry.pin(TENANT, "one", "device", actor=ACTOR)
+        await registry.pin(TENANT, "one", actor=ACTOR)
 
     async def change_tenant(self, registry: Registry) -> None:
         await registry.create_tenant(self._new("tenant"), actor=ACTOR)

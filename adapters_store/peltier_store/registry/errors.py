@@ -86,7 +86,7 @@ class RegistryFull(RegistryError):
 
 
 class QuotaReached(RegistryError):
-    """The tenant would own or pin more than its quotas allow."""
+    """The tenant would own more than its quotas allow."""
 
 
 class TrainingTooLarge(QuotaReached):

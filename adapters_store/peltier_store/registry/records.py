@@ -12,8 +12,6 @@ from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "train", "admin", "metrics"})
-# Where replicas can keep a pinned adapter.
-PINNED_TIERS = ("device", "host")
 # The states of a training. The last three are final.
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 STATES = ("queued", "running", "paused", "evaluating", "publishing", *FINAL_STATES)
@@ -119,9 +117,8 @@ class AliasHistoryEntry:
 
 @dataclass(frozen=True)
 class Pin:
-    """Every replica keeps the versions that answer the adapter's bare name in this tier of its memory."""
+    """Every replica keeps the versions that answer the adapter's bare name on its device."""
 
-    tier: str
     pinned_at: datetime
     pinned_by: str
 
@@ -150,7 +147,6 @@ class Quotas:
     max_concurrent_requests: int | None = None
     max_stored_bytes: int | None = None
     max_adapters: int | None = None
-    max_pinned_adapters: int | None = None
     max_trainings: int | None = None
     max_training_rows: int | None = None
     max_training_minutes_per_day: float | None = None
@@ -207,12 +203,11 @@ class AuditFilter:
 
 @dataclass(frozen=True)
 class QuotaUsage:
-    """What counts for a tenant's quotas in the registry: adapters with a live version, those that are pinned, and bytes
-    of versions that are not purged and of their reports, of files, and of what trainings keep; trainings that have not
-    ended, and the minutes of workers in the last 24 hours, in whole hours."""
+    """What counts for a tenant's quotas in the registry: adapters with a live version, and bytes of versions that are
+    not purged and of their reports, of files, and of what trainings keep; trainings that have not ended, and the
+    minutes of workers in the last 24 hours, in whole hours."""
 
     num_adapters: int
-    num_pinned: int
     stored_bytes: int
     num_trainings: int
     training_minutes: float

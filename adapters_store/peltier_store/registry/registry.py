@@ -277,14 +277,10 @@ class Registry:
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
         await self._write(actor, versions.set_public, tenant, name, public)
 
-    async def require_room_for_pin(self, tenant: str, name: str) -> None:
-        """Raises AdapterUnknown, or QuotaReached if `pin` would refuse the adapter now."""
-        await self._read(pins.require_room, tenant, name)
-
-    async def pin(self, tenant: str, name: str, tier: str, *, actor: str) -> Pin:
-        """Pins an adapter to the memory of every replica, `device` or `host`, until `unpin`, or until all of its
-        versions are deleted. Raises AdapterUnknown, QuotaReached, or InvalidRecord for another tier."""
-        return await self._write(actor, pins.set_pin, tenant, name, tier)
+    async def pin(self, tenant: str, name: str, *, actor: str) -> Pin:
+        """Pins an adapter to the device of every replica, until `unpin`, or until all of its versions are deleted.
+        Raises AdapterUnknown."""
+        return await self._write(actor, pins.set_pin, tenant, name)
 
     async def unpin(self, tenant: str, name: str, *, actor: str) -> None:
         """Releases the pin of an adapter, if it has one. Raises AdapterUnknown."""

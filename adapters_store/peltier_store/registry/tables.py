@@ -82,7 +82,6 @@ class TenantRow(Base):
     max_concurrent_requests: Mapped[int | None] = mapped_column(BigInteger)
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
     max_adapters: Mapped[int | None] = mapped_column(BigInteger)
-    max_pinned_adapters: Mapped[int | None] = mapped_column(BigInteger)
     max_trainings: Mapped[int | None] = mapped_column(BigInteger)
     max_training_rows: Mapped[int | None] = mapped_column(BigInteger)
     max_training_minutes_per_day: Mapped[float | None]
@@ -109,7 +108,7 @@ class KeyRow(Base):
 class AdapterRow(Base):
     """A tenant's name for an adapter. It outlives its versions, because version numbers are never reused.
 
-    `revision` is that of its last change, or of its versions' or aliases'. Without a `pinned_tier` it is not pinned.
+    `revision` is that of its last change, or of its versions' or aliases'. Without `pinned_at` it is not pinned.
     """
 
     __tablename__ = "adapters"
@@ -121,7 +120,6 @@ class AdapterRow(Base):
     last_number: Mapped[int]
     is_public: Mapped[bool]
     revision: Mapped[int] = mapped_column(BigInteger, index=True)
-    pinned_tier: Mapped[str | None] = mapped_column(Text)
     pinned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     pinned_by: Mapped[str | None] = mapped_column(Text)
 

@@ -38,7 +38,6 @@ _COUNTS = (
     "max_concurrent_requests",
     "max_stored_bytes",
     "max_adapters",
-    "max_pinned_adapters",
     "max_trainings",
     "max_training_rows",
 )
@@ -135,26 +134,10 @@ def read_usage(connection: Connection, tenant: str) -> QuotaUsage:
     require_quotas(connection, tenant)
     return QuotaUsage(
         num_adapters=len(_live_names(connection, tenant)),
-        num_pinned=count_pins(connection, tenant),
         stored_bytes=_stored_bytes(connection, tenant),
         num_trainings=count_unfinished(connection, tenant),
         training_minutes=find_minutes(connection, tenant, read_clock(connection)),
     )
-
-
-def count_pins(connection: Connection, tenant: str) -> int:
-    """The number of a tenant's pinned adapters."""
-    counted = select(func.count()).where(AdapterRow.tenant == tenant, AdapterRow.pinned_tier.is_not(None))
-    return connection.execute(counted).scalar_one()
-
-
-def require_room_for_pin(connection: Connection, quotas: Quotas, tenant: str) -> None:
-    """Raises QuotaReached if the tenant may pin no further adapter."""
-    count = count_pins(connection, tenant)
-    if quotas.max_pinned_adapters is not None and count >= quotas.max_pinned_adapters:
-        raise QuotaReached(
-            f"tenant {tenant!r} has pinned {count} adapters and may pin {quotas.max_pinned_adapters}; release one first"
-        )
 
 
 def _live_names(connection: Connection, tenant: str) -> set[str]:

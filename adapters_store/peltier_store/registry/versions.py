@@ -181,7 +181,7 @@ def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnE
     closed = (
         update(AdapterRow)
         .where(AdapterRow.id == adapter_id, ~live)
-        .values(is_public=False, pinned_tier=None, pinned_at=None, pinned_by=None)
+        .values(is_public=False, pinned_at=None, pinned_by=None)
     )
     writing.connection.execute(closed)
 

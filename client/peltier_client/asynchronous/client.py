@@ -24,7 +24,7 @@ from peltier_client.exchange.results import Predictions
 from peltier_client.exchange.transfer import OnProgress, write_whole
 from peltier_client.protocol import (
     Adapter,
-    AdapterPlacement,
+    AdapterPin,
     AdapterSummary,
     AdapterVersion,
     Alias,
@@ -36,7 +36,6 @@ from peltier_client.protocol import (
     KeyInfo,
     LiveSnapshot,
     NewKey,
-    PinnedTier,
     RankedDocument,
     Rollout,
     TenantInfo,
@@ -248,17 +247,13 @@ class AsyncClient:
         predictions. Raises `AnswerNotFound` for what no guarded change has answered, `Conflict` for a second time."""
         return await self._sender.send(rollouts.give_feedback(request_id, **known))
 
-    async def pin(self, name: str, tier: PinnedTier = "device") -> AdapterPlacement:
-        """Keep an adapter in this memory of every replica; the replica that answers has loaded it."""
-        return await self._sender.send(adapters.pin_adapter(name, tier))
+    async def pin(self, name: str) -> AdapterPin:
+        """Keep an adapter on the device of every replica; the replica that answers has loaded it."""
+        return await self._sender.send(adapters.pin_adapter(name))
 
     async def unpin(self, name: str) -> None:
         """Release the pin of an adapter; it stays in memory until it is evicted."""
         await self._sender.send(adapters.unpin_adapter(name))
-
-    async def placement(self, name: str) -> AdapterPlacement:
-        """Where an adapter is in the memory of the replica that answers, since when and why."""
-        return await self._sender.send(adapters.get_placement(name))
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> AsyncIterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""

@@ -104,7 +104,6 @@ class QuotaFlags:
     max_concurrent_requests: _Limit = None
     max_stored_bytes: _Limit = None
     max_adapters: _Limit = None
-    max_pinned_adapters: _Limit = None
     max_trainings: _Limit = None
     max_training_rows: _Limit = None
     max_training_minutes_per_day: _Limit = None

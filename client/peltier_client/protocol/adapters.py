@@ -1,4 +1,4 @@
-"""Adapters on the wire: versions, lists, pages, pins, and places in memory."""
+"""Adapters on the wire: versions, lists, pages, and pins."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StringConstraints
 
 from peltier_client.protocol.aliases import Split
-from peltier_client.protocol.predict import Tier, is_none
+from peltier_client.protocol.predict import is_none
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-PinnedTier = Literal["device", "host"]
 
 
 class TaskSummary(ResponseModel):
@@ -147,40 +146,11 @@ class VersionList(ResponseModel):
 
 
 class PinRequest(RequestModel):
-    """The tier of memory in which every replica keeps an adapter."""
-
-    tier: PinnedTier = "device"
+    """A pin has no options: every replica keeps the adapter on its device."""
 
 
 class AdapterPin(ResponseModel):
-    """A pin: its tier, its time, and who made it."""
+    """A pin: its time, and who made it."""
 
-    tier: PinnedTier
     pinned_at: datetime
     pinned_by: str
-
-
-class VersionPlacement(ResponseModel):
-    """Where a version is on one replica, and why. `share` is its share of the requests for the bare name.
-
-    `since` is when it came there, and `last_used_at` the end of its last use; both are null for the store.
-    """
-
-    version: int
-    share: float
-    tier: Tier
-    pinned: bool
-    since: datetime | None
-    last_used_at: datetime | None
-    in_use: int
-    reason: str
-
-
-class AdapterPlacement(ResponseModel):
-    """Where the versions of an adapter are on the replica that answers: those of the bare name, and others in its
-    memory."""
-
-    name: str
-    replica: str
-    pin: AdapterPin | None
-    versions: list[VersionPlacement]

@@ -35,7 +35,6 @@ class TenantQuotas(RequestModel):
     max_concurrent_requests: QuotaCount | None = None
     max_stored_bytes: QuotaCount | None = None
     max_adapters: QuotaCount | None = None
-    max_pinned_adapters: QuotaCount | None = None
     max_trainings: QuotaCount | None = None
     max_training_rows: QuotaCount | None = None
     max_training_minutes_per_day: Minutes | None = None
@@ -82,7 +81,6 @@ class TenantUsage(ResponseModel):
     concurrent_requests: int
     stored_bytes: int
     adapters: int
-    pinned_adapters: int
     trainings: int
     training_minutes: float
 

@@ -16,7 +16,7 @@ from peltier_client.protocol import (
     Adapter,
     AdapterChange,
     AdapterPage,
-    AdapterPlacement,
+    AdapterPin,
     AdapterVersion,
     Alias,
     AliasChange,
@@ -24,7 +24,6 @@ from peltier_client.protocol import (
     AliasList,
     AliasRequest,
     DeprecationRequest,
-    PinnedTier,
     PinRequest,
     TaskReference,
     TrainingReport,
@@ -137,13 +136,8 @@ def change_adapter(name: str, public: bool) -> Request[Adapter]:
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
 
-def get_placement(name: str) -> Request[AdapterPlacement]:
-    return Request("GET", f"/v1/adapters/{check_name(name)}/placement", reader(AdapterPlacement))
-
-
-def pin_adapter(name: str, tier: PinnedTier) -> Request[AdapterPlacement]:
-    json = to_json(PinRequest, {"tier": tier})
-    return Request("PUT", f"/v1/adapters/{check_name(name)}/pin", reader(AdapterPlacement), json=json)
+def pin_adapter(name: str) -> Request[AdapterPin]:
+    return Request("PUT", f"/v1/adapters/{check_name(name)}/pin", reader(AdapterPin), json=to_json(PinRequest, {}))
 
 
 def unpin_adapter(name: str) -> Request[None]:

@@ -36,7 +36,6 @@ class QuotaOptions(TypedDict, total=False):
     max_concurrent_requests: int | None
     max_stored_bytes: int | None
     max_adapters: int | None
-    max_pinned_adapters: int | None
     max_trainings: int | None
     max_training_rows: int | None
     max_training_minutes_per_day: float | None

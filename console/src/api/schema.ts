@@ -66,27 +66,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/compare": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Compare
-         * @description Compare two versions by the answers that they gave to the same labelled rows: metrics, the rows that differ, and
-         *     a significance test, as `peltier compare` prints them. Nothing is predicted.
-         */
-        post: operations["compare"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/completions": {
         parameters: {
             query?: never;
@@ -791,7 +770,7 @@ export interface paths {
         put?: never;
         /**
          * Load Model
-         * @description Pin an adapter to the memory of every replica: to the device, or to the tier of the parameter `tier`.
+         * @description Pin an adapter to the device of every replica.
          */
         post: operations["load_model"];
         delete?: never;
@@ -1129,26 +1108,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/adapters/{name}/placement": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Placement
-         * @description Where an adapter is in the memory of the replica that answers, since when and why, and its pin.
-         */
-        get: operations["get_placement"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/adapters/{name}/pin": {
         parameters: {
             query?: never;
@@ -1159,7 +1118,7 @@ export interface paths {
         get?: never;
         /**
          * Pin Adapter
-         * @description Keep the versions that answer the bare name in the memory of every replica. This replica has loaded them when it
+         * @description Keep the versions that answer the bare name on the device of every replica. This replica has loaded them when it
          *     answers.
          */
         put: operations["pin_adapter"];
@@ -1628,6 +1587,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare
+         * @description Compare two versions by the answers that they gave to the same labelled rows: metrics, the rows that differ, and
+         *     a significance test, as `peltier compare` prints them. Nothing is predicted.
+         */
+        post: operations["compare"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1683,14 +1663,9 @@ export interface components {
         };
         /**
          * AdapterPin
-         * @description A pin: its tier, its time, and who made it.
+         * @description A pin: its time, and who made it.
          */
         AdapterPin: {
-            /**
-             * Tier
-             * @enum {string}
-             */
-            tier: "device" | "host";
             /**
              * Pinned At
              * Format: date-time
@@ -1698,20 +1673,6 @@ export interface components {
             pinned_at: string;
             /** Pinned By */
             pinned_by: string;
-        };
-        /**
-         * AdapterPlacement
-         * @description Where the versions of an adapter are on the replica that answers: those of the bare name, and others in its
-         *     memory.
-         */
-        AdapterPlacement: {
-            /** Name */
-            name: string;
-            /** Replica */
-            replica: string;
-            pin: components["schemas"]["AdapterPin"] | null;
-            /** Versions */
-            versions: components["schemas"]["VersionPlacement"][];
         };
         /**
          * AdapterRef
@@ -3352,16 +3313,9 @@ export interface components {
         };
         /**
          * LoadParameters
-         * @description The tier of memory that keeps a model.
+         * @description A load has none: the device keeps the model.
          */
-        LoadParameters: {
-            /**
-             * Tier
-             * @default device
-             * @enum {string}
-             */
-            tier: "device" | "host";
-        };
+        LoadParameters: Record<string, never>;
         /**
          * LoadRequest
          * @description A model to pin.
@@ -3705,16 +3659,9 @@ export interface components {
         };
         /**
          * PinRequest
-         * @description The tier of memory in which every replica keeps an adapter.
+         * @description A pin has no options: every replica keeps the adapter on its device.
          */
-        PinRequest: {
-            /**
-             * Tier
-             * @default device
-             * @enum {string}
-             */
-            tier: "device" | "host";
-        };
+        PinRequest: Record<string, never>;
         /**
          * Pooled
          * @description The vector of the text at `index`; in base64 its float32 values, little-endian.
@@ -4635,8 +4582,6 @@ export interface components {
             max_stored_bytes?: number | null;
             /** Max Adapters */
             max_adapters?: number | null;
-            /** Max Pinned Adapters */
-            max_pinned_adapters?: number | null;
             /** Max Trainings */
             max_trainings?: number | null;
             /** Max Training Rows */
@@ -4678,8 +4623,6 @@ export interface components {
             stored_bytes: number;
             /** Adapters */
             adapters: number;
-            /** Pinned Adapters */
-            pinned_adapters: number;
             /** Trainings */
             trainings: number;
             /** Training Minutes */
@@ -5322,33 +5265,6 @@ export interface components {
             parts?: components["schemas"]["PartCounts"][];
         };
         /**
-         * VersionPlacement
-         * @description Where a version is on one replica, and why. `share` is its share of the requests for the bare name.
-         *
-         *     `since` is when it came there, and `last_used_at` the end of its last use; both are null for the store.
-         */
-        VersionPlacement: {
-            /** Version */
-            version: number;
-            /** Share */
-            share: number;
-            /**
-             * Tier
-             * @enum {string}
-             */
-            tier: "device" | "host" | "store";
-            /** Pinned */
-            pinned: boolean;
-            /** Since */
-            since: string | null;
-            /** Last Used At */
-            last_used_at: string | null;
-            /** In Use */
-            in_use: number;
-            /** Reason */
-            reason: string;
-        };
-        /**
          * VersionReport
          * @description The report of a version's training; null if none was uploaded with it.
          */
@@ -5725,102 +5641,6 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    compare: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ComparisonRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ComparisonResponse"];
-                };
-            };
-            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_slow`: The request body stalled or came too slowly. */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_large`: The body is larger than the server accepts. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `quota_exceeded`: The tenant has used up a quota. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -12117,109 +11937,6 @@ export interface operations {
             };
         };
     };
-    get_placement: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AdapterPlacement"];
-                };
-            };
-            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `adapter_not_found`: No adapter has this name. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_slow`: The request body stalled or came too slowly. */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_large`: The body is larger than the server accepts. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `quota_exceeded`: The tenant has used up a quota. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
     pin_adapter: {
         parameters: {
             query?: never;
@@ -12241,7 +11958,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdapterPlacement"];
+                    "application/json": components["schemas"]["AdapterPin"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
@@ -15127,6 +14844,102 @@ export interface operations {
             };
             /** @description `too_large`: The body is larger than the server accepts. */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    compare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ComparisonRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparisonResponse"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -12,7 +12,6 @@ from peltier_client.protocol import TaskReference
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey
-from peltier_server.residency.slots import ResidentTier
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -90,15 +89,10 @@ class Catalog:
         """Every live version."""
         return chain.from_iterable(published.entries.values() for published in self._adapters.values())
 
-    def pinned(self) -> dict[AdapterKey, ResidentTier]:
-        """The tier of each version that answers the bare name of a pinned adapter, in the order of their pins."""
-        found: dict[AdapterKey, ResidentTier] = {}
-        for published in sorted(self._pinned.values(), key=lambda one: one.pin.pinned_at if one.pin else _NEVER):
-            for entry in published.answering:
-                # The device keeps bytes that two adapters of a tenant share.
-                tier: ResidentTier = "device" if published.pin and published.pin.tier == "device" else "host"
-                found[entry.owned] = "device" if found.get(entry.owned) == "device" else tier
-        return found
+    def pinned(self) -> list[AdapterKey]:
+        """The versions that answer the bare name of a pinned adapter, in the order of their pins."""
+        pinned = sorted(self._pinned.values(), key=lambda one: one.pin.pinned_at if one.pin else _NEVER)
+        return list(dict.fromkeys(entry.owned for published in pinned for entry in published.answering))
 
     def holds(self, owned: AdapterKey) -> bool:
         """Whether a live version of the tenant has these bytes."""

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
-from peltier_store.registry import AliasRecord, InvalidRecord, VersionUnknown
+from peltier_store.registry import AliasRecord, InvalidRecord, Pin, VersionUnknown
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.published import Entry, split_faults
 from peltier_server.catalog.publisher import Store
 from peltier_server.residency.pins import Pins
-from peltier_server.residency.slots import ResidentTier
 
 
 class VersionAdmin:
@@ -73,17 +72,16 @@ class VersionAdmin:
         await self._registry.set_public(caller.tenant, name, public, actor=caller.actor)
         await self._sync.sync_after_write()
 
-    async def pin(self, caller: Caller, name: str, tier: ResidentTier) -> None:
-        """Pins an adapter to the memory of every replica; this one has loaded it when the call returns.
+    async def pin(self, caller: Caller, name: str) -> Pin:
+        """Pins an adapter to the device of every replica; this one has loaded it when the call returns.
 
-        Raises QuotaReached, `StorageFull` if the tier has no room for it, or what its load raises; then nothing is
-        pinned.
+        Raises `StorageFull` if there is no room for it, or what its load raises; then nothing is pinned.
         """
         keys = [entry.owned for entry in self._catalog.get(caller.tenant, name).answering]
-        await self._registry.require_room_for_pin(caller.tenant, name)
-        async with self._pins.holding(keys, tier):
-            await self._registry.pin(caller.tenant, name, tier, actor=caller.actor)
+        async with self._pins.holding(keys):
+            pin = await self._registry.pin(caller.tenant, name, actor=caller.actor)
             await self._sync.sync_after_write()
+        return pin
 
     async def unpin(self, caller: Caller, name: str) -> None:
         """Releases the pin of an adapter, if it has one; it stays in memory until it is evicted."""

@@ -188,9 +188,6 @@ class Metrics:
             "peltier_adapter_load_failures_total", "Loads of adapters that failed, by damaged bytes or the store"
         )
         self.evictions = self._counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
-        self.unloads = self._counter(
-            "peltier_adapter_unloads_total", "Adapters unloaded from a tier after unload_after_seconds", "tier"
-        )
         self.cold_start_seconds = self._histograms(
             "peltier_cold_start_seconds",
             "How long requests waited for an adapter outside the device, by the tier it came from: host or store",

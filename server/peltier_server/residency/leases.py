@@ -5,21 +5,24 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from peltier_client.errors import StorageFull
 from peltier_client.protocol import Tier
 
+from peltier_server import retry_hints
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.fetches import Fetch
 from peltier_server.residency.host import Sized
 from peltier_server.residency.line import Verdict
-from peltier_server.residency.pinned_bytes import PinnedBytes
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
+# Pins leave half of the device to other adapters.
+_PINNED_PARTS = 2
 
 
 class AdapterKey(NamedTuple):
@@ -45,7 +48,7 @@ class SlotEntry(Generic[K, A, R]):
     It is fetched unless its artifact is known; then its size is known, and it is installed once there is room.
     `wanted` counts the callers that lease it or wait for it, `leases` those that lease it, by tenant. It is `fresh`
     until the first caller wants it, and `gone` once it has been dropped: callers that still wait for it begin again.
-    `pinned_by` is the tenant that is charged for its pin. Times are in seconds of `time.monotonic`.
+    `begun_at` is in seconds of `time.monotonic`.
     """
 
     fetch: Fetch[K, A]
@@ -57,11 +60,10 @@ class SlotEntry(Generic[K, A, R]):
         self.fetched = False
         self.nbytes = 0
         self.installing: asyncio.Task[R] | None = None
-        self.begun_at = self.used_at = time.monotonic()
-        self.loaded_at = 0.0
+        self.begun_at = time.monotonic()
         self.wanted = 0
         self.leases: Counter[str] = Counter()
-        self.pinned_by: str | None = None
+        self.is_pinned = False
         self.fresh = True
         self.retired = False
         self.loaded = False
@@ -128,8 +130,8 @@ class DeviceTier(Generic[K, A, R]):
     then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases, less the leases of
     tenants that use only one adapter: every tenant may always lease one.
 
-    Pinned adapters have a part of the device for themselves: their leases are free, they are never evicted, and all of
-    the above holds for the rest of the device.
+    Pinned adapters have up to half of the device for themselves: their leases are free, they are never evicted, and all
+    of the above holds for the rest of the device. So an adapter of up to half the device can always be loaded.
     """
 
     def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
@@ -139,7 +141,6 @@ class DeviceTier(Generic[K, A, R]):
         self.used_bytes = 0
         self._num_adapters = 0
         self._pinned: dict[K, SlotEntry[K, A, R]] = {}
-        self._pinned_bytes = PinnedBytes("on the device", max_bytes)
         # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
         # adapter that is still leased may have a successor of the same key.
         self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
@@ -158,14 +159,18 @@ class DeviceTier(Generic[K, A, R]):
         return self._leased.capacity
 
     @property
-    def pinned(self) -> list[K]:
+    def pinned(self) -> set[K]:
         """The keys of the pinned adapters."""
-        return list(self._pinned)
+        return set(self._pinned)
+
+    @property
+    def _pinned_bytes(self) -> int:
+        return self.max_bytes - self._leased.capacity
 
     @property
     def leased_share(self) -> float:
         """The part of the device that is leased or pinned, from 0 to 1: adapters that cannot be evicted now."""
-        return (self._leased.taken + self._pinned_bytes.total) / self.max_bytes
+        return (self._leased.taken + self._pinned_bytes) / self.max_bytes
 
     @property
     def num_free(self) -> int:
@@ -186,7 +191,7 @@ class DeviceTier(Generic[K, A, R]):
     def try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
         """Leases `entry` to `tenant` if its share and the room allow it. Evicts idle adapters for one that is not on
         the device; its room is free then, and the caller installs it at once."""
-        if entry.pinned_by is None and not entry.leases[tenant]:
+        if not entry.is_pinned and not entry.leases[tenant]:
             room = 0 if entry.leases.total() else entry.nbytes
             if not self._leased.allows(tenant, entry.nbytes, room):
                 return Verdict.OVER_SHARE
@@ -204,31 +209,35 @@ class DeviceTier(Generic[K, A, R]):
         if entry.leases[tenant]:
             return False
         del entry.leases[tenant]
-        if entry.pinned_by is None:
+        if not entry.is_pinned:
             self._leased.give_back(tenant, entry.nbytes, 0 if entry.leases else entry.nbytes)
         if not entry.leases:
             del self._in_use[entry]
         return True
 
-    def pin(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
-        """Keeps a loaded adapter until `unpin`, charged to `tenant`. Raises `StorageFull` if it does not fit beside
-        other pins."""
-        if entry.pinned_by is not None:
+    def pin(self, entry: SlotEntry[K, A, R]) -> None:
+        """Keeps a loaded adapter until `unpin`. Raises `StorageFull` if it does not fit beside other pins."""
+        if entry.is_pinned:
             return
-        self._pinned_bytes.take(tenant, entry.nbytes)
+        max_pinned = self.max_bytes // _PINNED_PARTS
+        if self._pinned_bytes + entry.nbytes > max_pinned:
+            raise StorageFull(
+                f"pinned adapters take {self._pinned_bytes} of the {max_pinned} bytes that they may take on the "
+                f"device; {entry.nbytes} more do not fit",
+                retry_after=retry_hints.STORE_FULL,
+            )
         self._charge(entry, -1)
         self._leased.capacity -= entry.nbytes
-        entry.pinned_by = tenant
+        entry.is_pinned = True
         self._pinned[entry.key] = entry
         self._idle.pop(entry, None)
         self._report()
 
     def unpin(self, entry: SlotEntry[K, A, R]) -> None:
         """Ends the pin of an adapter, if it has one. The tenants that lease it are charged again."""
-        if entry.pinned_by is None:
+        if not entry.is_pinned:
             return
-        self._pinned_bytes.give_back(entry.pinned_by, entry.nbytes)
-        entry.pinned_by = None
+        entry.is_pinned = False
         del self._pinned[entry.key]
         self._leased.capacity += entry.nbytes
         self._charge(entry, 1)
@@ -260,17 +269,8 @@ class DeviceTier(Generic[K, A, R]):
 
     def let_idle(self, entry: SlotEntry[K, A, R]) -> None:
         """Nobody leases the adapter, so it may be evicted unless it is pinned: it is the most recently used one."""
-        entry.used_at = time.monotonic()
-        if entry.pinned_by is None:
+        if not entry.is_pinned:
             self._idle[entry] = None
-
-    def idle_since(self, before: float) -> list[SlotEntry[K, A, R]]:
-        """The adapters without leases and pins that were last used before that time."""
-        return list(takewhile(lambda entry: entry.used_at < before, self._idle))
-
-    def num_before(self, entry: SlotEntry[K, A, R]) -> int:
-        """How many adapters would be evicted before this one; all that have no leases and no pins, if it has."""
-        return sum(1 for _ in takewhile(lambda other: other is not entry, self._idle))
 
     def describe(self, tenant: str) -> str:
         """The leases, as a clause of a message for `tenant`."""

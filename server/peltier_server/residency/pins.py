@@ -2,19 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import NotReady, PeltierError
-from peltier_store.blobs.blobs import BlobError
 
 from peltier_server import retry_hints
 from peltier_server.background import BackgroundTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import AdapterKey
-from peltier_server.residency.slots import ResidentTier, Slots
+from peltier_server.residency.slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ NUM_LOADS = 8
 
 
 class Pins:
-    """Loads the adapters that `wanted` names, several at a time, and keeps them in their tiers while it names them.
+    """Loads the adapters that `wanted` names, several at a time, and keeps them on the device while it names them.
 
     An adapter that cannot be loaded or does not fit here is logged, is in `failures`, and is tried again after
     `_RETRY_SECONDS`, or at the next change. Requests for it load it as any other. Belongs to the event loop.
@@ -33,7 +32,7 @@ class Pins:
     def __init__(
         self,
         slots: Slots[AdapterKey, Any, Any],
-        wanted: Callable[[], Mapping[AdapterKey, ResidentTier]],
+        wanted: Callable[[], Collection[AdapterKey]],
         metrics: Metrics,
     ) -> None:
         self.failures: dict[AdapterKey, str] = {}
@@ -60,7 +59,7 @@ class Pins:
         self._changed.set()
 
     @asynccontextmanager
-    async def holding(self, keys: Iterable[AdapterKey], tier: ResidentTier) -> AsyncIterator[None]:
+    async def holding(self, keys: Iterable[AdapterKey]) -> AsyncIterator[None]:
         """Pins these before the block, which makes `wanted` name them. Afterwards what it does not name is released.
 
         Raises what `Slots.pin` raises; then the block does not run.
@@ -68,7 +67,7 @@ class Pins:
         async with self._turn:
             try:
                 for key in keys:
-                    await self._slots.pin(key, key.tenant, tier)
+                    await self._slots.pin(key, key.tenant)
                 yield
             finally:
                 self.wake()
@@ -90,37 +89,26 @@ class Pins:
 
     async def _follow(self) -> None:
         async with self._turn:
-            wanted, held = self._wanted(), self._slots.pinned
+            wanted, held = dict.fromkeys(self._wanted()), self._slots.device.pinned
             # First, because it makes room.
-            for key, tier in held:
+            for key in held:
                 if key not in wanted:
-                    self._slots.unpin(key, tier)
+                    self._slots.unpin(key)
             self.failures = {key: reason for key, reason in self.failures.items() if key in wanted}
-            await asyncio.gather(*(self._try(key, tier) for key, tier in wanted.items() if (key, tier) not in held))
-            # Last, so that an adapter whose pin moves stays in memory.
-            for key, tier in held:
-                if key in wanted and wanted[key] != tier and key not in self.failures:
-                    self._slots.unpin(key, tier)
+            await asyncio.gather(*(self._try(key) for key in wanted if key not in held))
             self._metrics.pin_failures.set(len(self.failures))
 
-    async def _try(self, key: AdapterKey, tier: ResidentTier) -> None:
+    async def _try(self, key: AdapterKey) -> None:
         try:
             async with self._loads:
-                await self._slots.pin(key, key.tenant, tier)
+                await self._slots.pin(key, key.tenant)
         except (AdapterError, PeltierError) as error:
             # The reason is logged when it is new, and not at each attempt.
-            if self.failures.get(key) != (reason := load_problem(error)):
-                logger.warning("%s of tenant %s is not pinned to the %s: %s", key.digest, key.tenant, tier, error)
+            if self.failures.get(key) != (reason := str(error)):
+                logger.warning("%s of tenant %s is not pinned to the device: %s", key.digest, key.tenant, error)
             self.failures[key] = reason
         else:
             self.failures.pop(key, None)
-
-
-def load_problem(error: AdapterError | PeltierError) -> str:
-    """Why an adapter is not in memory, for its tenant. The log alone says where the store is and how it fails."""
-    if isinstance(error, BlobError):
-        return "its stored bytes cannot be read; the server's log has the reason"
-    return str(error)
 
 
 class WarmList:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Hashable, Iterator
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from peltier_client.errors import TooLarge
 from peltier_client.protocol import Tier
@@ -14,12 +14,10 @@ from peltier_server.residency.fetches import AdapterLoader, Fetch, Fetches, succ
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.leases import DeviceTier, Lease, Leasing, MemoryBudget, SlotClaim, SlotEntry
 from peltier_server.residency.line import BoundedWait, Verdict, WaitingLine
-from peltier_server.residency.placement import MemoryPlacement, locate
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
-ResidentTier = Literal["device", "host"]
 
 
 class Slots(Generic[K, A, R]):
@@ -38,8 +36,8 @@ class Slots(Generic[K, A, R]):
     most twice that, 30 s for the store, and the installation. An adapter that is evicted before its caller's turn is
     fetched again within the same bounds. No caller may hold a lease while it asks for another.
 
-    **Pins.** `pin` loads an adapter as a lease does, and keeps it in its tier until `unpin` or `retire`. Both tiers
-    have a part for pins (`PinnedBytes`), and the shares and the bound hold for the rest.
+    **Pins.** `pin` loads an adapter as a lease does, and keeps it on the device until `unpin` or `retire`. The shares
+    and the bound hold for the rest of the device.
     """
 
     def __init__(
@@ -63,13 +61,6 @@ class Slots(Generic[K, A, R]):
     def loading(self) -> Iterator[K]:
         """The adapters that are fetched, wait for room or are installed, in the order in which they were wanted."""
         return (entry.key for entry in self._loading)
-
-    def tier(self, key: K) -> ResidentTier | None:
-        """The fastest tier that has the adapter in memory; None if it is in none. Any thread may ask."""
-        entry = self._entries.get(key)
-        if entry is not None and entry.loaded:
-            return "device"
-        return "host" if key in self._host else None
 
     def lease(self, key: K, tenant: str, artifact: A | None = None) -> Leasing[K, A, R]:
         """Keeps the adapter on the device until the block ends, charged to `tenant`. A caller that has the `artifact`
@@ -118,51 +109,25 @@ class Slots(Generic[K, A, R]):
         entry, _ = await self._hold(self._want(key, None), tenant, None)
         self.end_lease(entry, tenant)
 
-    async def pin(self, key: K, tenant: str, tier: ResidentTier) -> None:
-        """Loads an adapter to the tier, if it is not there, and keeps it there until `unpin` or `retire`.
+    async def pin(self, key: K, tenant: str) -> None:
+        """Loads an adapter to the device, if it is not there, and keeps it there until `unpin` or `retire`.
 
-        Raises what `lease` raises, and `StorageFull` if it does not fit beside the other pins of the tier.
+        Raises what `lease` raises, and `StorageFull` if it does not fit beside the other pins.
         """
-        if tier == "host":
-            self._host.pin(key, await self._read(key, tenant), tenant)
-            return
         entry, _ = await self._hold(self._want(key, None), tenant, None)
         try:
             if not entry.retired:
-                self.device.pin(entry, tenant)
+                self.device.pin(entry)
         finally:
             self.end_lease(entry, tenant)
             self._serve()
 
-    def unpin(self, key: K, tier: ResidentTier) -> None:
+    def unpin(self, key: K) -> None:
         """Ends a pin, if there is one. The adapter stays in memory until it is evicted."""
-        if tier == "host":
-            self._host.unpin(key)
-        elif (entry := self._entries.get(key)) is not None:
+        if (entry := self._entries.get(key)) is not None:
             self.device.unpin(entry)
             self._settle(entry)
             self._serve()
-
-    @property
-    def pinned(self) -> set[tuple[K, ResidentTier]]:
-        """The pins."""
-        device: set[tuple[K, ResidentTier]] = {(key, "device") for key in self.device.pinned}
-        return device | {(key, "host") for key in self._host.pinned}
-
-    def unload(self, before: float) -> None:
-        """Removes every adapter that nobody has used since that time, in seconds of `time.monotonic`, and that is not
-        pinned."""
-        for entry in self.device.idle_since(before):
-            self._metrics.unloads.labels("device").inc()
-            self._drop(entry)
-        for key in self._host.unused_since(before):
-            if key not in self._entries:
-                self._metrics.unloads.labels("host").inc()
-                self._host.drop(key)
-
-    def locate(self, key: K) -> MemoryPlacement:
-        """Where the adapter is in memory, and since when. Looks at every adapter of the tier."""
-        return locate(key, self._entries.get(key), self.device, self._host)
 
     def retire(self, key: K) -> None:
         """The adapter is deleted: its leases continue, but there are no new ones, and its pin ends. The last lease
@@ -198,21 +163,6 @@ class Slots(Generic[K, A, R]):
         except BaseException:
             self.end_lease(entry, tenant)
             raise
-
-    async def _read(self, key: K, tenant: str) -> A:
-        """The artifact, from the host tier or the store."""
-        known = self._host.get(key)
-        if known is not None:
-            return known
-        found: list[A] = []
-        fetch = Fetch(key, found.append, self._metrics.load_failures.inc)
-        try:
-            await self._fetched(fetch, tenant)
-        finally:
-            self._fetches.withdraw(fetch)
-            if fetch.begun.is_set():
-                fetch.task.cancel()
-        return found[0]
 
     def _want(self, key: K, artifact: A | None) -> SlotEntry[K, A, R]:
         entry = self._entries.get(key) or self._begin(key, artifact)
@@ -250,7 +200,7 @@ class Slots(Generic[K, A, R]):
 
     def _require_fit(self, entry: SlotEntry[K, A, R]) -> None:
         """Raises `TooLarge` if the device has no room for the adapter beside pins, even without leases."""
-        if entry.pinned_by is None and entry.nbytes > self.device.unpinned_bytes:
+        if not entry.is_pinned and entry.nbytes > self.device.unpinned_bytes:
             beside = " beside pinned adapters" if self.device.unpinned_bytes < self.device.max_bytes else ""
             raise TooLarge(
                 f"the adapter has {entry.nbytes} bytes; this server keeps {self.device.unpinned_bytes} on the device"
@@ -267,7 +217,7 @@ class Slots(Generic[K, A, R]):
         await asyncio.shield(fetch.task)
 
     def _lease_at_once(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
-        if entry.pinned_by is not None:
+        if entry.is_pinned:
             # It takes no room, so it need not wait for those who wait for room.
             return self._try_lease(entry, tenant) is Verdict.GRANTED
         if self._line.blocked:
@@ -367,7 +317,7 @@ class Slots(Generic[K, A, R]):
     def _after_install(self, entry: SlotEntry[K, A, R], succeeded: bool) -> None:
         self.device.end_install(entry, succeeded=succeeded)
         if succeeded:
-            entry.loaded, entry.loaded_at = True, time.monotonic()
+            entry.loaded = True
             self._loading.pop(entry, None)
             self._metrics.loads.inc()
             self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - entry.begun_at)
@@ -378,7 +328,6 @@ class Slots(Generic[K, A, R]):
 
     def _drop(self, entry: SlotEntry[K, A, R]) -> None:
         self.device.remove(entry)
-        self._host.note_use(entry.key, entry.used_at)
         # Waiting callers may still refer to the entry, which must not keep the adapter in memory.
         entry.installing = None
         self._abandon(entry)

@@ -96,7 +96,6 @@ async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accep
         concurrent_requests=enforcer.in_flight.get(tenant, 0),
         stored_bytes=found.stored_bytes,
         adapters=found.num_adapters,
-        pinned_adapters=found.num_pinned,
         trainings=found.num_trainings,
         training_minutes=found.training_minutes,
     )

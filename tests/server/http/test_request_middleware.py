@@ -62,7 +62,6 @@ SCOPES = {
     "GET /v1/adapters/{name}/versions/{version}/report": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
     "GET /v1/adapters/{name}/aliases/{alias}": "predict",
-    "GET /v1/adapters/{name}/placement": "predict",
     "PUT /v1/adapters/{name}/pin": "publish",
     "DELETE /v1/adapters/{name}/pin": "publish",
     "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",

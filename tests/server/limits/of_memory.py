@@ -9,7 +9,6 @@ from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
 
-from tests.server.conftest import until
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
 
@@ -31,31 +30,11 @@ def _(servers: Servers) -> Met:
     return "the least recently used adapter is evicted, and its next load reads the store"
 
 
-@probe(
-    "bytes of pinned adapters on the device, or in host memory, of all tenants", SETTINGS["device_bytes"].default // 2
-)
+@probe("bytes of pinned adapters on the device", SETTINGS["device_bytes"].default // 2)
 def _(servers: Servers) -> Met:
     # Two thirds of the device.
     servers.bert.upload(_large(servers, 24), name="large-0").raise_for_status()
-    return servers.bert.client.put("/v1/adapters/large-0/pin", json={"tier": "device"})
-
-
-@probe("bytes of pinned adapters there, of one tenant", 3 * (SETTINGS["host_bytes"].default // 2) // 4)
-def _(servers: Servers) -> Met:
-    with servers.start("bert") as other:
-        for seed in range(2):
-            other.upload(_large(servers, 8, seed=seed), name=f"small-{seed}").raise_for_status()
-            answer = other.client.put(f"/v1/adapters/small-{seed}/pin", json={"tier": "host"})
-        return answer
-
-
-@probe("time in memory without use, pinned adapters excepted")
-def _(servers: Servers) -> Met:
-    with servers.start("bert", unload_after_seconds=0.001) as other:
-        other.predict().raise_for_status()
-        demo = other.service.catalog.get("default", "demo").newest.owned
-        other.run(until(lambda: other.service.slots.tier(demo) is None))
-    return "the adapter is unloaded, and its next request loads it"
+    return servers.bert.client.put("/v1/adapters/large-0/pin", json={})
 
 
 @probe("time for the warm list to load before the server is ready without the rest")

@@ -45,13 +45,6 @@ def _(servers: Servers) -> Met:
         return tenant.upload(servers.make_artifact(servers.backbones["bert"], "bitfit"))
 
 
-@probe("pinned adapters")
-def _(servers: Servers) -> Met:
-    with servers.bert.tenant(max_pinned_adapters=0) as tenant:
-        tenant.upload(servers.make_artifact(servers.backbones["bert"], "bitfit"), name="demo").raise_for_status()
-        return tenant.client.put("/v1/adapters/demo/pin", json={})
-
-
 @probe("share of a busy server")
 def _(servers: Servers) -> Met:
     return servers.bert.client.put("/v1/tenants/default", json={"weight": 101})

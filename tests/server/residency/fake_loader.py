@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import MemoryBudget
-from peltier_server.residency.slots import ResidentTier, Slots
+from peltier_server.residency.slots import Slots
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
 # What they take in the host tier: a file may be lighter than what is built of it.
@@ -117,12 +117,8 @@ class Holder:
 class Pinner(Holder):
     """A caller that pins an adapter and holds no lease of it afterwards."""
 
-    def __init__(self, slots: Slots, digest: str, tenant: str, tier: ResidentTier) -> None:
-        self._tier = tier
-        super().__init__(slots, digest, tenant)
-
     async def _hold(self, slots: Slots) -> None:
-        await slots.pin(self.digest, self.tenant, self._tier)
+        await slots.pin(self.digest, self.tenant)
 
 
 async def end(holders: Sequence[Holder], slots: Slots | None = None) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import math
 
 import pytest
 from peltier_client.errors import TooLarge
@@ -46,17 +45,6 @@ async def test_a_lease_says_where_the_adapter_was() -> None:
         async with slots.lease(digest, "t") as lease:
             tiers.append(lease.tier)
     assert tiers == ["store", "device", "store", "host"]
-
-
-async def test_each_resident_is_in_its_fastest_tier() -> None:
-    """On the device or only on the host; None if it is on neither."""
-    slots = make_slots(FakeLoader(), device_bytes=5, host_bytes=100)
-    for digest in ("a", "b"):
-        async with slots.lease(digest, "t"):
-            pass
-    assert [slots.tier(digest) for digest in "abc"] == ["host", "device", None]
-    slots.retire("a")
-    assert [slots.tier(digest) for digest in "abc"] == [None, "device", None]
 
 
 async def test_the_least_recently_used_goes_first() -> None:
@@ -255,12 +243,11 @@ async def test_what_is_deleted_while_it_loads_does_not_come_back(given: bool) ->
     assert loader.fetches[-1:] == ["a"]
 
 
-async def test_a_pinned_adapter_is_neither_unloaded_nor_evicted() -> None:
+async def test_a_pinned_adapter_is_not_evicted() -> None:
     """Although nobody leases it, and others need room."""
     loader = FakeLoader()
     slots = make_slots(loader)
-    await slots.pin("a", "t", "device")
-    slots.unload(math.inf)
+    await slots.pin("a", "t")
     for digest in "eb":  # 3 + 7, then 4 in place of the second
         await slots.warm(digest, "t")
     await settle()

@@ -1,7 +1,6 @@
 """Both tiers, for any sequence of leases, releases, pins, cancellations, failures and deletions."""
 
 import asyncio
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
@@ -10,12 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_client.errors import StorageFull, TooLarge
-from peltier_server.residency.slots import ResidentTier, Slots
+from peltier_server.residency.slots import Slots
 
 from tests.server.residency.fake_loader import (
     DEVICE_BYTES,
     HOST_BYTES,
-    HOST_SIZES,
     SIZES,
     WEIGHTS,
     FakeLoader,
@@ -27,7 +25,6 @@ from tests.server.residency.fake_loader import (
 )
 
 TENANTS = st.sampled_from(sorted(WEIGHTS))
-TIERS: st.SearchStrategy[ResidentTier] = st.sampled_from(("device", "host"))
 
 
 class SlotsMachine(RuleBasedStateMachine):
@@ -41,7 +38,7 @@ class SlotsMachine(RuleBasedStateMachine):
         self.holders: list[Holder] = []
         self.retired: WeakSet[FakeResident] = WeakSet()
         # The pins after the last rule that nobody has ended since.
-        self.kept: set[tuple[str, ResidentTier]] = set()
+        self.kept: set[str] = set()
 
     async def _make(self) -> Slots:
         return make_slots(self.loader)
@@ -92,29 +89,19 @@ class SlotsMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(settle())
             self.holders.remove(holder)  # its traceback would go on naming what it held
 
-    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS, tier=TIERS)
-    def pin(self, digest: str, tenant: str, tier: ResidentTier) -> None:
+    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS)
+    def pin(self, digest: str, tenant: str) -> None:
         async def act() -> None:
-            self.holders.append(Pinner(self.slots, digest, tenant, tier))
+            self.holders.append(Pinner(self.slots, digest, tenant))
 
         with self.settling():
             self.loop.run_until_complete(act())
 
-    @rule(digest=st.sampled_from(sorted(SIZES)), tier=TIERS)
-    def unpin(self, digest: str, tier: ResidentTier) -> None:
+    @rule(digest=st.sampled_from(sorted(SIZES)))
+    def unpin(self, digest: str) -> None:
         async def act() -> None:
-            self.kept.discard((digest, tier))
-            self.slots.unpin(digest, tier)
-
-        with self.settling():
-            self.loop.run_until_complete(act())
-
-    @rule()
-    def unload(self) -> None:
-        """Nothing that is in use or pinned."""
-
-        async def act() -> None:
-            self.slots.unload(math.inf)
+            self.kept.discard(digest)
+            self.slots.unpin(digest)
 
         with self.settling():
             self.loop.run_until_complete(act())
@@ -133,7 +120,7 @@ class SlotsMachine(RuleBasedStateMachine):
             self.retired.update(one for one in self.loader.installed if one.digest == digest)
             for holder in self.holders:
                 holder.wants_deleted |= holder.waits and holder.digest == digest
-            self.kept -= {(digest, "device"), (digest, "host")}
+            self.kept.discard(digest)
             self.slots.retire(digest)
             if again:
                 self.slots.retire(digest)
@@ -161,25 +148,21 @@ class SlotsMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_pin_stays_until_it_is_ended(self) -> None:
-        assert self.kept <= self.slots.pinned
-        self.kept = self.slots.pinned
-        installed = {resident.digest for resident in self.loader.installed}
-        for digest, tier in self.kept:
-            assert digest in installed if tier == "device" else digest in self.slots._host
+        assert self.kept <= self.slots.device.pinned
+        self.kept = self.slots.device.pinned
+        assert self.kept <= {resident.digest for resident in self.loader.installed}
 
     @invariant()
-    def pins_leave_half_of_each_tier(self) -> None:
+    def pins_leave_half_of_the_device(self) -> None:
         assert self.pinned_bytes <= DEVICE_BYTES / 2
-        assert sum(HOST_SIZES[digest] for digest, tier in self.slots.pinned if tier == "host") <= HOST_BYTES / 2
+
+    @invariant()
+    def the_host_tier_is_never_overfull(self) -> None:
         assert self.slots._host.nbytes <= HOST_BYTES
 
     @property
     def pinned_bytes(self) -> int:
-        return sum(SIZES[digest] for digest in self.on_device)
-
-    @property
-    def on_device(self) -> set[str]:
-        return {digest for digest, tier in self.slots.pinned if tier == "device"}
+        return sum(SIZES[digest] for digest in self.slots.device.pinned)
 
     @invariant()
     def room_is_for_what_is_there(self) -> None:
@@ -190,7 +173,6 @@ class SlotsMachine(RuleBasedStateMachine):
     def each_adapter_is_loaded_or_loading(self) -> None:
         loaded, loading = list(self.slots.device.loaded()), list(self.slots.loading())
         held = {one.digest for one in self.holders if one.holds}
-        assert {digest for digest in SIZES if self.slots.tier(digest) == "device"} <= set(loaded)
         deleted = {one.resident for one in self.holders if one.holds and self._holds_deleted(one)}
         assert held <= set(loaded[: len(held) + len(deleted | set(self.retired))])
         assert set(loading) <= {one.digest for one in self.holders if one.waits}
@@ -214,7 +196,7 @@ class SlotsMachine(RuleBasedStateMachine):
         found = set()
         for holder in self.holders:
             if holder.waits and holder.tenant == tenant:
-                if holder.digest in self.on_device and not holder.wants_deleted:
+                if holder.digest in self.slots.device.pinned and not holder.wants_deleted:
                     found.add("may go")
                     continue
                 there = {one.digest for one in self.holders if one.holds and not self._holds_deleted(one)}
@@ -237,7 +219,7 @@ class SlotsMachine(RuleBasedStateMachine):
     def charged_to(self, *tenants: str) -> set[FakeResident]:
         """What they hold, without what is pinned."""
         held = (one for one in self.holders if one.holds and one.tenant in tenants)
-        return {one.resident for one in held if one.digest not in self.on_device or self._holds_deleted(one)}
+        return {one.resident for one in held if one.digest not in self.slots.device.pinned or self._holds_deleted(one)}
 
     def teardown(self) -> None:
         try:

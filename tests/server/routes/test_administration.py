@@ -22,7 +22,6 @@ UNLIMITED = {
     "max_concurrent_requests": None,
     "max_stored_bytes": None,
     "max_adapters": None,
-    "max_pinned_adapters": None,
     "max_trainings": None,
     "max_training_rows": None,
     "max_training_minutes_per_day": None,
@@ -251,7 +250,7 @@ async def test_usage_stands_beside_quotas(
         return body
 
     (adapter,) = (await caller.client.get("/v1/adapters")).json()["adapters"]
-    stored = {"adapters": 1, "pinned_adapters": 0, "stored_bytes": adapter["latest"]["size_bytes"]}
+    stored = {"adapters": 1, "stored_bytes": adapter["latest"]["size_bytes"]}
     trained = {"trainings": 0, "training_minutes": 0.0}
     assert await usage() == {"requests": None, "tokens": None, "concurrent_requests": 0, **stored, **trained}
     await caller.limit(requests_per_second=0.1, tokens_per_second=10)

@@ -20,7 +20,6 @@ const NO_QUOTAS: QuotaTexts = {
   max_concurrent_requests: "",
   max_stored_bytes: "",
   max_adapters: "",
-  max_pinned_adapters: "",
   max_trainings: "",
   max_training_rows: "",
   max_training_minutes_per_day: "",

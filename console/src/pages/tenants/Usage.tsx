@@ -31,7 +31,6 @@ export function Usage({ name, quotas }: Props) {
       />
       <UsageBar name="Stored bytes" used={data.stored_bytes} limit={quotas.max_stored_bytes} format={bytes} />
       <UsageBar name="Adapters" used={data.adapters} limit={quotas.max_adapters} format={whole} />
-      <UsageBar name="Pinned adapters" used={data.pinned_adapters} limit={quotas.max_pinned_adapters} format={whole} />
       <UsageBar name="Trainings" used={data.trainings} limit={quotas.max_trainings} format={whole} />
       <UsageBar
         name="Training minutes in 24 hours"

@@ -8,7 +8,6 @@ test("quotas survive a form, and an empty field is no limit", () => {
     max_concurrent_requests: 0,
     max_stored_bytes: 1_000_000,
     max_adapters: null,
-    max_pinned_adapters: null,
     max_trainings: 3,
     max_training_rows: null,
     max_training_minutes_per_day: 90.5,

@@ -17,7 +17,6 @@ export const QUOTA_FIELDS: readonly QuotaField[] = [
   { name: "max_concurrent_requests", label: "Requests at a time", hint: "" },
   { name: "max_stored_bytes", label: "Stored bytes", hint: "Deleted versions count until they are purged" },
   { name: "max_adapters", label: "Adapters", hint: "With a live version" },
-  { name: "max_pinned_adapters", label: "Pinned adapters", hint: "Kept in memory by every replica" },
   { name: "max_trainings", label: "Trainings", hint: "That have not ended" },
   { name: "max_training_rows", label: "Rows of a training", hint: "Examples and validation" },
   { name: "max_training_minutes_per_day", label: "Training minutes a day", hint: "Of workers, over 24 hours" },

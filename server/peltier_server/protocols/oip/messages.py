@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import PinnedTier, RequestModel, ResponseModel
+from peltier_client.protocol import RequestModel, ResponseModel
 from peltier_client.protocol.predict import is_none
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -51,9 +51,7 @@ class RepositoryIndexRequest(RequestModel):
 
 
 class LoadParameters(RequestModel):
-    """The tier of memory that keeps a model."""
-
-    tier: PinnedTier = "device"
+    """A load has none: the device keeps the model."""
 
 
 class LoadRequest(RequestModel):

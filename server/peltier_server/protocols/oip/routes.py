@@ -165,9 +165,9 @@ async def repository_index(request: Request, body: RepositoryIndexRequest = _EVE
 
 @changes.post("/repository/models/{model}/load", response_model=ModelLoad, responses=_OF_LOADS)
 async def load_model(model: str, request: Request, body: LoadRequest = _LOAD) -> Response:
-    """Pin an adapter to the memory of every replica: to the device, or to the tier of the parameter `tier`."""
+    """Pin an adapter to the device of every replica."""
     service = await accept_change(request)
-    await service.version_admin.pin(context_of(request.scope).caller, model, body.parameters.tier)
+    await service.version_admin.pin(context_of(request.scope).caller, model)
     return JSONBytes(to_json(ModelLoad(name=model, load=True)), {})
 
 

@@ -26,7 +26,7 @@ _AS_NEW = """
     DELETE FROM reservations; DELETE FROM collections;
     DELETE FROM audit WHERE action <> 'create_tenant' OR tenant NOT IN ('acme', 'zenith');
     DELETE FROM tenants WHERE name NOT IN ('default', 'acme', 'zenith');
-    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL, max_pinned_adapters = NULL,
+    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL,
         max_trainings = NULL, max_training_rows = NULL, max_training_minutes_per_day = NULL;
 """
 

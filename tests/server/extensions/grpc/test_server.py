@@ -176,9 +176,9 @@ def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: L
     """As pin and release."""
     owned = listening.service.catalog.get("default", "film").newest.owned
     client.load_model("film", headers=HEADERS)
-    assert (owned, "device") in listening.service.slots.pinned
+    assert owned in listening.service.slots.device.pinned
     client.unload_model("film", headers=HEADERS)
-    assert listening.service.catalog.pinned() == {}
+    assert listening.service.catalog.pinned() == []
 
 
 def code_of(call: Callable[..., object], *arguments: object, **options: object) -> tuple[str, str]:

@@ -71,9 +71,9 @@ def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: L
     """A load pins an adapter and an unload releases it; both models answer afterwards."""
     slots, owned = listening.service.slots, listening.service.catalog.get("default", "film").newest.owned
     client.load_model("film")
-    assert (owned, "device") in slots.pinned
+    assert owned in slots.device.pinned
     client.unload_model("film")
-    assert listening.service.catalog.pinned() == {}
+    assert listening.service.catalog.pinned() == []
     assert client.infer("film", [texts(binary=True)]).as_numpy("label").shape == (3,)
     with pytest.raises(InferenceServerException, match="adapter 'none' does not exist"):
         client.load_model("none")

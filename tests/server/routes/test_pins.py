@@ -1,7 +1,6 @@
-"""Pins and placements through HTTP."""
+"""Pins through HTTP."""
 
 import asyncio
-import re
 from collections.abc import Callable
 
 import pytest
@@ -23,29 +22,33 @@ async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., b
 
 
 async def test_a_pin_keeps_the_version_that_answers(shelf: Running) -> None:
-    """The answer says where it is and who pinned it; the pin follows the alias production to another version."""
-    answer = await shelf.client.put("/v1/adapters/demo/pin", json={"tier": "device"})
-    assert answer.status_code == 200, answer.text
-    placement = answer.json()
-    (version,) = [one for one in placement["versions"] if one["pinned"]]
-    assert (version["version"], version["tier"], version["share"]) == (2, "device", 1.0)
-    assert "pinned, so it is never evicted" in version["reason"]
-    assert (placement["pin"]["tier"], placement["pin"]["pinned_by"]) == ("device", "local")
-    read = (await shelf.client.get("/v1/adapters/demo/placement")).json()
-    assert read["pin"] == placement["pin"]
-    await shelf.client.put("/v1/adapters/demo/aliases/production", json={"version": 1})
+    """The answer says who made it; the pin follows the alias production to another version."""
     entries = shelf.service.catalog.get("default", "demo").entries
-    await until(lambda: shelf.service.slots.pinned == {(entries[1].owned, "device")})
+    answer = await shelf.client.put("/v1/adapters/demo/pin", json={})
+    assert (answer.status_code, answer.json()["pinned_by"]) == (200, "local")
+    assert shelf.service.slots.device.pinned == {entries[2].owned}
+    again = await shelf.client.put("/v1/adapters/demo/pin", json={})
+    assert again.json() == answer.json()
+    await shelf.client.put("/v1/adapters/demo/aliases/production", json={"version": 1})
+    await until(lambda: shelf.service.slots.device.pinned == {entries[1].owned})
+
+
+async def test_a_pin_has_no_tier(shelf: Running) -> None:
+    """Neither here nor in the Open Inference Protocol."""
+    assert (await shelf.client.put("/v1/adapters/demo/pin", json={"tier": "host"})).status_code == 422
+    load = {"parameters": {"tier": "host"}}
+    assert (await shelf.client.post("/v2/repository/models/demo/load", json=load)).status_code == 400
+    assert not shelf.service.slots.device.pinned
 
 
 async def test_a_release_and_a_deletion_end_a_pin(shelf: Running) -> None:
     """Also on a server that is told by the registry; a second release changes nothing."""
     for end in ("DELETE /v1/adapters/demo/pin", "DELETE /v1/adapters/demo/pin", "DELETE /v1/adapters/demo"):
         if end.endswith("demo"):
-            (await shelf.client.put("/v1/adapters/demo/pin", json={"tier": "host"})).raise_for_status()
-            assert {tier for _, tier in shelf.service.slots.pinned} == {"host"}
+            (await shelf.client.put("/v1/adapters/demo/pin", json={})).raise_for_status()
+            assert shelf.service.slots.device.pinned
         assert (await shelf.client.request(*end.split())).status_code == 204
-        await until(lambda: not shelf.service.slots.pinned)
+        await until(lambda: not shelf.service.slots.device.pinned)
 
 
 async def test_pins_survive_a_restart(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
@@ -56,12 +59,9 @@ async def test_pins_survive_a_restart(serve: Serve, bert: Backbone, make_artifac
         (await first.client.put("/v1/adapters/kept/pin", json={})).raise_for_status()
     async with serve(warm="warm, default:warm@1") as second:
         await until(lambda: second.app.state.lifecycle.problem is None)
-        tiers = {
-            name: second.service.slots.tier(second.service.catalog.get("default", name).newest.owned)
-            for name in ("kept", "warm", "cold")
-        }
-        assert tiers == {"kept": "device", "warm": "device", "cold": None}
-        assert len(second.service.slots.pinned) == 1
+        newest = {name: second.service.catalog.get("default", name).newest.owned for name in ("kept", "warm", "cold")}
+        assert set(second.service.slots.device.loaded()) == {newest["kept"], newest["warm"]}
+        assert len(second.service.slots.device.pinned) == 1
 
 
 async def test_a_pin_applies_to_every_replica(
@@ -72,55 +72,56 @@ async def test_a_pin_applies_to_every_replica(
         await first.upload(make_artifact(bert, "bitfit"), "demo")
         (await first.client.put("/v1/adapters/demo/pin", json={})).raise_for_status()
         owned = first.service.catalog.get("default", "demo").newest.owned
-        await until(lambda: second.service.slots.pinned == {(owned, "device")})
+        await until(lambda: second.service.slots.device.pinned == {owned})
         (await first.client.delete("/v1/adapters/demo/pin")).raise_for_status()
-        await until(lambda: second.service.slots.pinned == set())
+        await until(lambda: second.service.slots.device.pinned == set())
 
 
-async def test_pins_beyond_a_bound_are_refused(
+async def test_pins_beyond_the_bound_are_refused(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """In one sentence, by the quota or by the memory; nothing is pinned then."""
-    async with serve(host_bytes=1000) as running:
-        for name in ("one", "two"):
-            await running.upload(make_artifact(bert, "bitfit", name=name), name)
-        await running.client.put("/v1/tenants/default", json={"max_pinned_adapters": 1})
-        large = await running.client.put("/v1/adapters/one/pin", json={"tier": "host"})
-        assert (large.status_code, large.json()["error"]["code"]) == (507, "storage_full")
-        assert "of the 500 bytes that they may take in host memory" in large.json()["error"]["message"]
+    """In one sentence; nothing is pinned then, and a release makes room."""
+    artifacts = {name: make_artifact(bert, "bitfit", name=name) for name in ("one", "two")}
+    async with serve() as running:
+        for name, data in artifacts.items():
+            await running.upload(data, name)
+        size = running.service.slots.device.used_bytes // 2
+    async with serve(device_bytes=3 * size) as running:
         (await running.client.put("/v1/adapters/one/pin", json={})).raise_for_status()
-        many = await running.client.put("/v1/adapters/two/pin", json={})
-        message = "tenant 'default' has pinned 1 adapters and may pin 1; release one first"
-        assert (many.status_code, many.json()["error"]["message"]) == (507, message)
-        assert [key.digest for key, _ in running.service.slots.pinned] == [
-            running.service.catalog.get("default", "one").newest.digest
-        ]
+        refused = await running.client.put("/v1/adapters/two/pin", json={})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full")
+        assert refused.json()["error"]["message"] == (
+            f"pinned adapters take {size} of the {3 * size // 2} bytes that they may take on the device; "
+            f"{size} more do not fit"
+        )
+        owned = {name: running.service.catalog.get("default", name).newest.owned for name in artifacts}
+        assert running.service.slots.device.pinned == {owned["one"]}
+        (await running.client.delete("/v1/adapters/one/pin")).raise_for_status()
+        await until(lambda: not running.service.slots.device.pinned)
+        (await running.client.put("/v1/adapters/two/pin", json={})).raise_for_status()
+        assert running.service.slots.device.pinned == {owned["two"]}
 
 
 async def test_a_broken_adapter_does_not_keep_the_server_unready(
     serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried once, and the placement says why it is not there; unknown names are only logged."""
+    """It is tried once, and counted; unknown names are only logged."""
     async with serve() as first:
         await first.upload(make_artifact(bert, "bitfit", name="demo"), "demo")
         (await first.client.put("/v1/adapters/demo/pin", json={})).raise_for_status()
 
     async def lose(self: Blobs, digest: str, *_: object) -> None:
-        raise BlobNotFound(f"{digest} is at /secret/place")
+        raise BlobNotFound(digest)
 
     monkeypatch.setattr(Blobs, "load", lose)
     async with serve(warm="demo,missing") as second:
         await until(lambda: second.app.state.lifecycle.problem is None)
-        (version,) = (await second.client.get("/v1/adapters/demo/placement")).json()["versions"]
-        reason = "its pin has failed: its stored bytes cannot be read; the server's log has the reason"
-        assert (version["tier"], version["pinned"]) == ("store", False)
-        assert version["reason"].endswith(reason)
         page = (await second.client.get("/metrics")).text
         assert "peltier_pin_failures 1.0" in page
         assert "peltier_warm_failures 2.0" in page
         monkeypatch.undo()
         second.service.pins.wake()
-        await until(lambda: second.service.slots.pinned)
+        await until(lambda: second.service.slots.device.pinned)
         assert not second.service.pins.failures
 
 
@@ -170,30 +171,11 @@ async def test_loads_overlap_with_each_other_and_with_the_queue(
         monkeypatch.setattr(StoreLoader, "fetch", meet)
         async with hold(second):
             requests = [asyncio.create_task(second.predict(name, "good")) for name in names]
-            await until(
-                lambda: all(slots.tier(catalog.get("default", name).newest.owned) == "device" for name in names)
-            )
+            wanted = {catalog.get("default", name).newest.owned for name in names}
+            await until(lambda: wanted <= set(slots.device.loaded()))
         assert [answer.status_code for answer in await asyncio.gather(*requests)] == [200] * 3
         assert [answer.headers["x-adapter-tier"] for answer in await asyncio.gather(*requests)] == ["store"] * 3
         (await second.predict("one", "good")).raise_for_status()
         page = (await second.client.get("/metrics")).text
         assert 'peltier_cold_start_seconds_count{from="store"} 3.0' in page
         assert 'peltier_cold_start_seconds_count{from="host"}' not in page
-
-
-async def test_what_nobody_uses_leaves_memory(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """After unload_after_seconds; a pinned adapter stays."""
-    async with serve(unload_after_seconds=0.001) as running:
-        for name in ("kept", "idle"):
-            await running.upload(make_artifact(bert, "bitfit", name=name), name)
-        (await running.client.put("/v1/adapters/kept/pin", json={})).raise_for_status()
-        slots, catalog = running.service.slots, running.service.catalog
-        await until(lambda: slots.tier(catalog.get("default", "idle").newest.owned) is None)
-        assert slots.tier(catalog.get("default", "kept").newest.owned) == "device"
-        # Two if the other one was idle so long before its pin.
-        page = (await running.client.get("/metrics")).text
-        assert re.search(r'^peltier_adapter_unloads_total\{tier="device"\} [12]\.0$', page, flags=re.MULTILINE)
-        (version,) = (await running.client.get("/v1/adapters/idle/placement")).json()["versions"]
-        assert (version["reason"], version["since"]) == ("in the store: the next request loads it", None)
