@@ -134,9 +134,9 @@ CAUSES = (
     Cause("replicas by Ray", (f"{_SERVER}/cluster/*",), tests=("tests/server/cluster",)),
     Cause(
         "processes of training",
-        ("training/peltier_training/service/*", "training/peltier_training/sweep/*", "training/*/shared_steps.py"),
+        ("training/peltier_training/service/*", "training/peltier_training/sweep/*"),
         tests=("tests/server/protocols/openai/test_trained_models.py",),
-        also=("tests/training/service", "tests/training/sweep", "tests/training/fit/test_shared_steps.py"),
+        also=("tests/training/service", "tests/training/sweep"),
     ),
     Cause(
         "processes of a server",

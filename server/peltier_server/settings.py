@@ -279,7 +279,6 @@ class TrainingSettings(SettingsGroup):
         False,
         "Run one training worker beside the server, at the lowest priority; with ray up to max_workers on the cluster.",
     )
-    trainings: Count = setting(1, "Trainings that each worker has at a time, at most 64.", le=64)
     max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
     max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
 

@@ -31,7 +31,6 @@ from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
 from peltier_training.fit.method_check import check_baseline
-from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import BaselineTrainer, History, diverged, fit
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
 from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter, TokenPairAdapter
@@ -78,14 +77,12 @@ class AdapterLearner:
     """A trainable adapter on a frozen backbone of the run's dtype.
 
     Golden examples use its served form on a float32 backbone, and so does the evaluation. An adapter that is trained in
-    int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too. A `member`
-    of several has the backbone and its steps in common with the others.
+    int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too.
     """
 
-    def __init__(self, run: Run, data: LabelledData, member: Member | None = None) -> None:
-        self._run, self._member = run, member
-        self._load = load_backbone if member is None else member.shared.load
-        self.backbone: Backbone = self._load(run.backbone, device=run.device, dtype=run.dtype)
+    def __init__(self, run: Run, data: LabelledData) -> None:
+        self._run = run
+        self.backbone: Backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
         self.device = self.backbone.device
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)
         self.model = _create_model(run, self.backbone, self.task)
@@ -101,10 +98,10 @@ class AdapterLearner:
         judge = partial(self._judge, validation)
         if isinstance(model, TextAdapter):
             texts = text_rows(backbone, task, model.parts, examples)
-            return fit(self._run, model, texts, None, judge, callbacks, self._member)
+            return fit(self._run, model, texts, None, judge, callbacks)
         rows, measured = head_rows(backbone, task, examples), head_rows(backbone, task, validation)
         model.start(rows.encoded)
-        return fit(self._run, model, rows, measured, judge if task.has_token_head else None, callbacks, self._member)
+        return fit(self._run, model, rows, measured, judge if task.has_token_head else None, callbacks)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return measure(self._served, self._trained, examples, record_gates=record_gates)
@@ -137,7 +134,7 @@ class AdapterLearner:
     @cached_property
     def _exact(self) -> Backbone:
         run = self._run
-        return self.backbone if run.dtype == "float32" else self._load(run.backbone, device=run.device)
+        return self.backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
 
     @property
     def _served(self) -> Backbone:

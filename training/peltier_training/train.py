@@ -18,7 +18,6 @@ from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
 from peltier_training.fit.log_text import describe
 from peltier_training.fit.preflight import Preflight
-from peltier_training.fit.shared_steps import Member
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
 from peltier_training.processes import is_first, leave_group, take_device, use_threads
@@ -80,13 +79,11 @@ def train(run: Run) -> TrainingResult:
 def learn(
     prepared: Prepared,
     callbacks: Sequence[TrainerCallback] = (),
-    member: Member | None = None,
     *,
     preflight: Mapping[str, Any] | None = None,
 ) -> Learned:
-    """Train and keep the best epoch; the Trainer calls `callbacks`. An adapter's steps are those of a `member`.
-    What the `preflight` found, which is made here if it is None, is written to stderr before the first step; its
-    warnings will begin the report.
+    """Train and keep the best epoch; the Trainer calls `callbacks`. What the `preflight` found, which is
+    made here if it is None, is written to stderr before the first step; its warnings will begin the report.
 
     Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
@@ -96,7 +93,7 @@ def learn(
     take_device(run.device)
     meter = Meter()
     is_baseline = run.preset in BASELINES
-    learner: Learner = BaselineLearner(run, data) if is_baseline else AdapterLearner(run, data, member)
+    learner: Learner = BaselineLearner(run, data) if is_baseline else AdapterLearner(run, data)
     validation = data.validation.examples
     if preflight is not None:
         callbacks = (*callbacks, _PreflightLine(preflight))

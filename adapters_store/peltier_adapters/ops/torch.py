@@ -152,11 +152,8 @@ class TorchOps(GroupedOps):
         if len(self._groups) > 1 and torch.is_grad_enabled():
             return self._act_apart((site, number), y, x, residual)
         acting = [(one, ops) for one in self._groups if one.program and (ops := one.program.placed.get((site, number)))]
-        if torch.is_grad_enabled():
-            # The first step keeps its input for the backward pass. A view has the gradients of all ops here summed up
-            # before they are added to others, in the order of `_act_apart`.
-            x, y = (x, y.clone()) if x is y else (x.view_as(x), y)
-            residual = None if residual is None else residual.view_as(residual)
+        if x is y and torch.is_grad_enabled():
+            y = y.clone()  # the first step keeps its input for the backward pass
         for one, ops in acting:
             for op in ops:
                 one.act(op, self._of(one, y), self._of(one, x), None if residual is None else self._of(one, residual))

@@ -28,13 +28,7 @@ class Prefix(NamedTuple):
 
 
 class Adaptation(Protocol):
-    """What one batch adds to the frozen model.
-
-    Of a batch that `trains` all attentions are computed alike, also those below which nothing needs a gradient: whether
-    something does depends on the other adapters of the batch."""
-
-    @property
-    def trains(self) -> bool: ...
+    """What one batch adds to the frozen model."""
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         """Runs of neighbouring rows that attend together, covering all rows in order."""
@@ -68,8 +62,6 @@ class Adaptation(Protocol):
 
 class NoAdaptation:
     """An adaptation that changes nothing."""
-
-    trains = False
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [(0, num_rows)]

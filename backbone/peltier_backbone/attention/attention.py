@@ -47,13 +47,10 @@ class LayerScores(NamedTuple):
 class Span:
     """The `rows` of a batch, from the first up to the one before the last. All layers share the values that depend only
     on the lengths. With a `window` a token attends to the tokens at most so far away and to the whole prefix; then rows
-    have no pads. `trains` as in `Adaptation`."""
+    have no pads."""
 
-    def __init__(
-        self, packed: Packed, rows: tuple[int, int], num_heads: int, window: int | None = None, *, trains: bool = False
-    ) -> None:
+    def __init__(self, packed: Packed, rows: tuple[int, int], num_heads: int, window: int | None = None) -> None:
         first, last = rows
-        self._trains = trains
         self.tokens = slice(packed.starts[first], packed.starts[last])
         self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
         self._device = packed.ids.device
@@ -65,7 +62,7 @@ class Span:
         of positions."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding, scores)
-        if self._trains or qkv.requires_grad:
+        if qkv.requires_grad:
             return self._in_groups(qkv, prefix, scores)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
@@ -118,7 +115,7 @@ class Span:
         if added is not None:
             added = F.pad(added, (key.shape[2] - padding.width, 0))
             mask = added if mask is None else added + mask
-        attend = _differentiable if self._trains or qkv.requires_grad else F.scaled_dot_product_attention
+        attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
         return padding.unpad(attend(query, key, value, mask, scale=scores and scores.scale).transpose(1, 2).flatten(2))
 
     def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
@@ -160,10 +157,7 @@ class SpanAttention:
         scores: PositionScores | None = None,
     ) -> None:  # fmt: skip
         self._adaptation, self._scores = adaptation, scores
-        self._spans = [
-            Span(packed, rows, num_heads, window, trains=adaptation.trains)
-            for rows in adaptation.spans(len(packed.lengths))
-        ]
+        self._spans = [Span(packed, rows, num_heads, window) for rows in adaptation.spans(len(packed.lengths))]
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""

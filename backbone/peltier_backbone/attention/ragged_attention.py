@@ -38,7 +38,7 @@ class RaggedAttention:
     ) -> Attended:
         """[queries, size] and [keys, 2 * size] -> context [queries, size], and on request the logsumexp [queries,
         heads]. Biases are those of the heads from `first_head` on."""
-        if self._pads or torch.is_grad_enabled():  # all attentions of a training alike, as `Adaptation.trains` says
+        if self._pads or query.requires_grad or key_value.requires_grad:
             return self._padded(query, key_value, with_logsumexp, first_head)
         return self._by_row(query, key_value, with_logsumexp, first_head)
 

@@ -38,9 +38,6 @@ class RMSNorm:
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with other weights [hidden], and the bias that BitFit adds."""
-        # torch reads x twice. A view has the gradients of both summed up before they are added to the residual's, in
-        # every pass alike (`training/fit/shared_steps.py`).
-        x = x.view_as(x) if x.requires_grad else x
         y = F.rms_norm(x, weight.shape, weight, self.eps)
         return y if bias is None else y + bias
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import os
 import signal
 import subprocess
@@ -75,9 +74,7 @@ class WorkerTasks:
         waiting, held = await self._registry.trainings.count_work()
         self._tell_of_cores(waiting, held, now)
         if now >= self._paused_until:
-            wanted = num_workers(
-                waiting, held, trainings=settings.training.trainings, most=settings.cluster.max_workers
-            )
+            wanted = min(waiting + held, settings.cluster.max_workers) if waiting else 0
             for _ in range(wanted - len(self._workers)):
                 worker = asyncio.create_task(self._follow_worker())
                 self._workers.add(worker)
@@ -110,12 +107,6 @@ class WorkerTasks:
             )
         else:
             self._pause = 0.0
-
-
-def num_workers(waiting: int, held: int, *, trainings: int, most: int) -> int:
-    """The number of workers, each with `trainings` at a time, for the trainings that wait and those that workers hold;
-    0 if none waits."""
-    return min(math.ceil((waiting + held) / trainings), most) if waiting else 0
 
 
 def as_ray_task(settings: CoreSettings, directory: str) -> Callable[[], Coroutine[Any, Any, None]]:

@@ -36,8 +36,8 @@ def require_training() -> None:
 
 def worker_command(settings: CoreSettings) -> list[str]:
     """The command line of the worker. The store and the registry, whose URLs may hold passwords, are not in it."""
-    compute, trainings = settings.compute, settings.training.trainings
-    options = {"backbone": compute.backbone, "device": compute.device, "trainings": trainings, "nice": _LOWEST_PRIORITY}
+    compute = settings.compute
+    options = {"backbone": compute.backbone, "device": compute.device, "nice": _LOWEST_PRIORITY}
     flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     flags.append("--end-with-input")
     return [sys.executable, "-m", "peltier_client", "worker", *flags]

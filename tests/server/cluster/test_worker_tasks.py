@@ -15,7 +15,7 @@ pytest.importorskip("grpc_reflection", reason="Ray Serve is not installed")
 
 from peltier_server import background
 from peltier_server.cluster import worker_tasks
-from peltier_server.cluster.worker_tasks import WorkerTasks, num_workers, train_waiting
+from peltier_server.cluster.worker_tasks import WorkerTasks, train_waiting
 from peltier_server.extensions.settings import Settings
 from peltier_server.settings import ClusterSettings
 from peltier_store.registry import Registry
@@ -168,13 +168,15 @@ async def test_a_missing_core_is_told(
     assert "no worker of the cluster has begun; each needs a free core" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("waiting", "held", "trainings", "wanted"),
-    [(0, 0, 1, 0), (0, 2, 1, 0), (1, 0, 1, 1), (2, 1, 1, 3), (9, 0, 1, 4), (9, 0, 4, 3), (1, 4, 4, 2)],
-)
-def test_a_worker_is_wanted_for_each_training(waiting: int, held: int, trainings: int, wanted: int) -> None:
-    """At most four here, fewer if a worker has several trainings, and none while nothing waits."""
-    assert num_workers(waiting, held, trainings=trainings, most=4) == wanted
+async def test_held_trainings_count_while_others_wait(tasks: WorkerTasks, queue: Queue, workers: Workers) -> None:
+    """Each of them has a worker already, perhaps outside of the cluster. None starts while nothing waits."""
+    queue.held = 2
+    await looks(queue)
+    assert workers.num_started == 0
+    queue.waiting, queue.held = 1, 1
+    await until(lambda: workers.num_started == 2)
+    await looks(queue)
+    assert workers.num_started == 2
 
 
 @pytest.fixture

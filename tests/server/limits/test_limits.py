@@ -54,7 +54,7 @@ NO_BOUNDS = frozenset(
         *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
         *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
         *("log_format", "log_level", "access_log"),
-        *("routing_port", "routing_host", "routing_prefix", "worker", "trainings"),
+        *("routing_port", "routing_host", "routing_prefix", "worker"),
         # Without Ray they mean nothing, and the queue of each replica has its own bounds.
         *(
             "ray",

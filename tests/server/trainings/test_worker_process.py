@@ -161,12 +161,11 @@ def test_it_works_on_the_servers_store_at_the_lowest_priority(
 ) -> None:
     """Neither the command line nor its environment has a secret of the server."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "k" * 40)
-    settings = settings_of(worker=True, trainings=3)
+    settings = settings_of(worker=True)
     command, environment = worker_command(settings), worker_environment(settings)
     assert command[1:4] == ["-m", "peltier_client", "worker"]
     assert command[-3:] == ["--nice", "19", "--end-with-input"]
     assert command[command.index("--backbone") + 1] == settings.compute.backbone
-    assert command[command.index("--trainings") + 1] == "3"
     assert {name for name in environment if name.startswith("PELTIER_")} == {"PELTIER_STORE", "PELTIER_REGISTRY"}
     assert environment["PELTIER_REGISTRY"] == settings.store.registry
     assert WorkerProcess.of(settings_of()) is None

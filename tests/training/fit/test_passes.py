@@ -146,6 +146,7 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
     )  # fmt: skip
     found: list[tuple[torch.Tensor, torch.Tensor]] = []
     evaluated: list[torch.Tensor] = []
+    step = AdapterTrainer.training_step
 
     def compare(self: AdapterTrainer, model: Any, inputs: dict[str, Any], _: Any = None) -> None:
         model.train()
@@ -153,7 +154,7 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
             self._run = replace(self._run, pass_bytes=bound)
             assert (len(self._divide(inputs)) > 1) == (bound is not None)
             model.zero_grad()
-            loss = self._step_alone(model, inputs)
+            loss = step(self, model, inputs)
             gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
             found.append((loss, torch.cat(gradients)))
             with torch.no_grad():

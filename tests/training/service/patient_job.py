@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from peltier_training.service import job as module
-from peltier_training.service.messages import Evaluating, Message, Saved, TrainingJob
+from peltier_training.service.messages import Delivered, Message, Refused, Saved, TrainingJob
 
 # A file in the directory of a job, which lets it go on to the next wait.
 GO = "go"
@@ -16,28 +15,18 @@ _PAUSE_SECONDS = 0.02
 
 def work_by_checkpoints(job: TrainingJob, channel: Connection) -> None:
     """In place of `child._work`: a job that waits after each checkpoint."""
-    _wait_at(Saved)
-    module.run_job(job, channel)
-
-
-def work_together_to_the_end(channel: Connection) -> None:
-    """In place of `child._work_together`: jobs that wait before their last evaluation."""
-    _wait_at(Evaluating)
-    module.run_jobs(channel)
-
-
-def _wait_at(kind: type[Message]) -> None:
     conclude = module.conclude
 
-    def patiently(job: TrainingJob, send: Callable[[Message], None], *given: Any) -> Any:
+    def patiently(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
         def tell(message: Message) -> None:
             send(message)
-            if isinstance(message, kind):
+            if isinstance(message, Saved):
                 _wait_for(job.directory / GO)
 
-        return conclude(job, tell, *given)
+        return conclude(job, tell)
 
     module.conclude = patiently
+    module.run_job(job, channel)
 
 
 def _wait_for(go: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
@@ -32,7 +31,7 @@ from peltier_training.service.worker import TrainingWorker
 from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
-from tests.training.service.patient_job import GO, work_by_checkpoints, work_together_to_the_end
+from tests.training.service.patient_job import GO, work_by_checkpoints
 
 PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
 # It would take hours.
@@ -88,9 +87,9 @@ def make_worker(queue: Queue, machine: Machine, scratch: Path, monkeypatch: pyte
     """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
     monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
 
-    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE, trainings: int = 1) -> TrainingWorker:
+    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> TrainingWorker:
         place = Place(queue.registry, queue.blobs, name, pace)
-        return TrainingWorker(place, machine, once=once, trainings=trainings)
+        return TrainingWorker(place, machine, once=once)
 
     return make
 
@@ -157,66 +156,6 @@ async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_wor
     assert found.reason.startswith(f"what it has learned cannot be stored: {stored}")
     assert (await queue.registry.usage(TENANT)).stored_bytes == before
     assert scratches(scratch) == []
-
-
-@pytest.mark.slow
-async def test_trainings_share_a_process(queue: Queue, make_worker: MakeWorker, bert: Backbone, scratch: Path):
-    """Each gets the adapter that it gets alone, another preset, a bad one and a cancelled one beside it."""
-    asked = [request(), request(preset="lora", seed=1), request(preset="no such")]
-    rows = [jsonl(praise(seed=seed)) for seed in range(3)]
-    alone = [await queue.add(data, one) for data, one in zip(rows[:2], asked, strict=False)]
-    await make_worker().run()
-    endless = await queue.add(rows[0], ENDLESS)
-    async with running(make_worker("w2", once=False, trainings=4)):
-        together = [await queue.add(data, one) for data, one in zip(rows, asked, strict=True)]
-        for training in together:
-            await until(queue, training, lambda found: found.state in ("publishing", "failed"))
-        await until(queue, endless, lambda found: found.progress)
-        await queue.registry.trainings.cancel(TENANT, endless.id, actor="a")
-        await until(queue, endless, lambda found: found.state == "cancelled")
-    for first, second in zip(alone, together, strict=False):
-        artifacts = []
-        for training in (first, second):
-            found = await queue.find(training)
-            assert found.artifact_digest is not None, found.reason
-            artifacts.append(read_artifact(await queue.blobs.get(found.artifact_digest), bert))
-        for name, tensor in artifacts[0].tensors.items():
-            torch.testing.assert_close(artifacts[1].tensors[name], tensor, atol=1e-4, rtol=0)
-    assert (await queue.find(together[2])).state == "failed"
-    assert scratches(scratch) == []
-
-
-@pytest.mark.slow
-async def test_a_worker_for_what_waits_stays_with_its_trainings(queue: Queue, make_worker: MakeWorker):
-    """It takes what arrives meanwhile, and ends after the last one."""
-    endless = await queue.add(jsonl(praise()), ENDLESS)
-    async with running(make_worker(trainings=2)) as task:
-        await until(queue, endless, lambda found: found.progress)
-        later = await queue.add(jsonl(praise(seed=1)))
-        await until(queue, later, lambda found: found.state == "publishing")
-        await queue.registry.trainings.cancel(TENANT, endless.id, actor="a")
-        await task
-    assert (await queue.find(endless)).state == "cancelled"
-
-
-@pytest.mark.slow
-async def test_a_killed_process_ends_no_training(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-):
-    """All that were in it go on, each in a process of its own, from its last checkpoint."""
-    monkeypatch.setattr(child, "_work_together", work_together_to_the_end)
-    trainings = [await queue.add(jsonl(praise(seed=seed)), request(settings={"epochs": 10})) for seed in range(3)]
-    made = make_worker("w2", trainings=3)
-    async with running(made) as task:
-        for training in trainings:
-            await until(queue, training, lambda found: found.progress)
-        process = made._together._process
-        assert process is not None
-        process._process.kill()
-        await task
-    for training in trainings:
-        assert (await queue.find(training)).state == "publishing"
-        assert any("was killed by signal 9" in sentence for sentence in await queue.log(training, "message"))
 
 
 @pytest.mark.slow

@@ -29,7 +29,6 @@ from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.passes import PassMemory, Size
 from peltier_training.fit.schedule import has_converged, is_best, is_over, rate_factor, why_ended
-from peltier_training.fit.shared_steps import Member, Step
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
 from peltier_training.models.stream import Stream
 
@@ -129,15 +128,11 @@ class JudgedTrainer(RunTrainer):
 
 
 class AdapterTrainer(RunTrainer):
-    """Trains a `TrainableAdapter`, by itself or as a `member` of trainings that share steps; checkpoints hold only the
-    adapter and its optimizer."""
+    """Trains a `TrainableAdapter`; checkpoints hold only the adapter and its optimizer."""
 
-    def __init__(self, *, objective: Objective, member: Member | None = None, **options: Any) -> None:
-        self._objective, self._member = objective, member
+    def __init__(self, *, objective: Objective, **options: Any) -> None:
+        self._objective = objective
         super().__init__(**options)
-        if member is not None:
-            # That of accelerate cuts off what the last batch of another training lacks.
-            self.gather_function = lambda values: values
 
     @property
     def adapter(self) -> TrainableAdapter:
@@ -151,24 +146,9 @@ class AdapterTrainer(RunTrainer):
         return [name for name in names if not name.split(".")[-1].startswith("norm/")]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """The Trainer's, in several passes if their memory has a bound, or the same with the steps of the others."""
+        """The Trainer's, in several passes if their memory has a bound."""
         model.train()
         inputs = self._prepare_inputs(inputs)
-        if self._member is None:
-            return self._step_alone(model, inputs)
-        return self._member.step(
-            Step(
-                adapter=self.adapter,
-                rows=inputs["rows"],
-                targets=self._targets(inputs),
-                streams=self._streams,
-                loss_of=lambda outputs: self._loss(inputs, outputs),
-                alone=lambda: self._step_alone(model, inputs),
-            )
-        )
-
-    def _step_alone(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
-        """The loss, with gradients in the parameters."""
         pieces = self._divide(inputs)
         if len(pieces) > 1:
             rows = [len(row) for row in inputs["rows"]]
@@ -278,15 +258,11 @@ class AdapterTrainer(RunTrainer):
             loss = loss + share_apart * self._objective.consistency * apart
         return loss
 
-    def _targets(self, inputs: dict[str, Any]) -> Targets | None:
-        """The target texts of a T5."""
-        return Targets.create(inputs["targets"], None, self.adapter.backbone.device) if "targets" in inputs else None
-
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         adapter, backbone = self.adapter, self.adapter.backbone
         packed = backbone.pack(inputs["rows"])
         if not isinstance(adapter, HeadedAdapter):
-            return packed, self._targets(inputs)
+            return packed, Targets.create(inputs["targets"], None, backbone.device)
         return packed, None if adapter.lower_blocks is None else adapter.lower_blocks.states(inputs["rows"])
 
 
@@ -294,9 +270,9 @@ class JudgedAdapterTrainer(JudgedTrainer, AdapterTrainer):
     """Trains a head of tokens or target texts. `judge` measures the adapter in the form that is served."""
 
 
-def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the steps
+def fit(  # noqa: PLR0913 - the last is for callers that watch the steps
     run: Run, model: TrainableAdapter, rows: EncodedRows | Sequence[TextRow], validation: EncodedRows | None,
-    judge: Judge | None, callbacks: Sequence[TrainerCallback] = (), member: Member | None = None,
+    judge: Judge | None, callbacks: Sequence[TrainerCallback] = (),
 ) -> History:  # fmt: skip
     """Train on `rows` and leave the best epoch on `validation` in `model`. `judge` measures the answers of a head of
     tokens or of a T5, which are not the logits of single rows; that of a T5 finds the loss too and needs no
@@ -307,9 +283,8 @@ def fit(  # noqa: PLR0913 - the last two are for callers that watch or share the
     options: dict[str, Any] = {
         "run": run,
         "objective": create_objective(run, consistency) if has_head else TextObjective(consistency),
-        "member": member,
         "model": model,
-        "args": _arguments(run, checkpoint, member),
+        "args": _arguments(run, checkpoint),
         "data_collator": collate if has_head else collate_texts,
         "train_dataset": rows,
     }
@@ -387,13 +362,10 @@ def _read_history(run: Run, trainer: Trainer, checkpoint: str | None) -> History
     )
 
 
-def _arguments(run: Run, checkpoint: str | None, member: Member | None) -> TrainingArguments:
-    # TensorBoard writes in threads of its own, in whatever directory is current then, which is that of any member.
-    own: dict[str, Any] = {} if member is None else {"report_to": []}
+def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
     return create_arguments(
         run,
         **_length(run, checkpoint),
-        **own,
         save_strategy="epoch",
         save_total_limit=2,
         load_best_model_at_end=True,

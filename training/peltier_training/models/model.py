@@ -56,34 +56,29 @@ class DropoutAdaptation(BatchAdaptation):
         self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], rate: float, stream: Stream
     ) -> None:
         super().__init__(backbone, groups, lengths, TORCH)
-        self.trains = torch.is_grad_enabled()
         config = backbone.config
-        self.lengths, self._rate, self._stream = tuple(lengths), rate, stream
+        self._rate, self._stream = rate, stream
         self._cross_attentions = range(config.num_blocks, config.num_attentions)
         # The norm of the embeddings, before all blocks; without one `embed` has them.
         norm_of_embeddings = 0 if config.place_norm(0) < 0 else None
-        self.dropped_norm = 2 * config.num_layers if config.generates else norm_of_embeddings
+        self._dropped_norm = 2 * config.num_layers if config.generates else norm_of_embeddings
 
     def embed(self, x: Tensor) -> Tensor:
-        return self.drop(super().embed(x))
+        return self._drop(super().embed(x))
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         y = super().project(number, site, x, y)
-        return self.drop(y) if self.drops_projection(number, site) else y
+        # The output of a cross-attention is no `sublayer`.
+        return self._drop(y) if site == "attention_output" and number in self._cross_attentions else y
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        return self.drop(super().sublayer(block, site, y, residual))
+        return self._drop(super().sublayer(block, site, y, residual))
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         y = super().norm(index, x, base, residual)
-        return self.drop(y) if index == self.dropped_norm else y
+        return self._drop(y) if index == self._dropped_norm else y
 
-    def drops_projection(self, number: int, site: Projection) -> bool:
-        """Whether the projection is the output of a cross-attention, which is no `sublayer`."""
-        return site == "attention_output" and number in self._cross_attentions
-
-    def drop(self, x: Tensor) -> Tensor:
-        """The dropout of x [tokens of the rows, width]."""
+    def _drop(self, x: Tensor) -> Tensor:
         return self._stream.drop(x, self._rate)
 
 
@@ -94,16 +89,6 @@ class Pass:
 
     adaptation: DropoutAdaptation
     head: dict[str, Tensor]
-    stream: Stream
-
-
-@dataclass(frozen=True)
-class TextPass:
-    """One pass of a T5's adapter over some rows and their texts: the adaptations of both stacks, and its random
-    numbers."""
-
-    encoder: DropoutAdaptation
-    decoder: DropoutAdaptation
     stream: Stream
 
 
@@ -162,7 +147,7 @@ class TrainableAdapter(nn.Module):
             groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]
         return DropoutAdaptation(self.backbone, groups, lengths, self._dropout.backbone * self.training, stream)
 
-    def drop_output(self, x: Tensor, stream: Stream) -> Tensor:
+    def _drop_output(self, x: Tensor, stream: Stream) -> Tensor:
         """The dropout before the output layer."""
         return stream.drop(x, self._dropout.output * self.training)
 
@@ -190,8 +175,10 @@ class HeadedAdapter(TrainableAdapter):
     def forward(self, packed: Packed, states: Tensor | None = None, *, related: bool = True) -> Tensor:
         """`states` are those of the rows after `lower_blocks`, if there are such blocks. Without `related` the outputs
         are those that `relate` takes."""
-        own = self.begin(packed.lengths, self.stream or Stream())
-        outputs = self.represent(own, packed, last_states(self, packed, own.adaptation, states))
+        samples, stream = range(len(packed.lengths)), self.stream or Stream()
+        drawn = self._drawn(len(samples), stream)
+        own = Pass(self._adapt(self._lower(drawn), packed.lengths, samples, stream), drawn[0], stream)
+        outputs = self.represent(own, packed, self._last_states(packed, own.adaptation, states))
         return self.relate(outputs, packed.lengths) if related else outputs
 
     @cached_property
@@ -202,15 +189,11 @@ class HeadedAdapter(TrainableAdapter):
         num = min(program.first_block(self.backbone.config), self.backbone.config.num_layers - 1)
         return LowerBlocks(self.backbone, num) if num > 0 else None
 
-    def begin(self, lengths: Sequence[int], stream: Stream) -> Pass:
-        """A pass over rows of these lengths in tokens."""
-        samples = range(len(lengths))
-        drawn = self._drawn(len(samples), stream)
-        return Pass(self._adapt(self._lower(drawn), lengths, samples, stream), drawn[0], stream)
-
-    def finish(self, own: Pass, packed: Packed, hidden: Tensor) -> Tensor:
-        """The outputs of the pass for `packed`, whose last layer has the states `hidden` [tokens, hidden]."""
-        return self.relate(self.represent(own, packed, hidden), packed.lengths)
+    def _last_states(self, packed: Packed, adaptation: Adaptation, states: Tensor | None) -> Tensor:
+        """The states of the last layer, from those after the lower blocks or from the start; each [tokens, hidden]."""
+        if self.lower_blocks is None or states is None:
+            return self.backbone.bert(packed, adaptation)
+        return self.lower_blocks.finish(states, packed, adaptation)
 
     def relate(self, outputs: Tensor, lengths: Sequence[int]) -> Tensor:
         """What a loss reads of the outputs of all rows of a batch, which have these lengths in tokens."""
@@ -220,17 +203,10 @@ class HeadedAdapter(TrainableAdapter):
         """The outputs of the rows, each of which depends on its row alone."""
         pooled = Pooled(self.backbone.bert, packed, own.adaptation, hidden)(self.head_spec.pooling)
         spec, tensors = self.head_spec, under("head.", own.head)
-        outputs = multiply_all(head.steps(spec, tensors), self.drop_output(pooled, own.stream).float())
+        outputs = multiply_all(head.steps(spec, tensors), self._drop_output(pooled, own.stream).float())
         if spec.terms is None:
             return outputs
         return largest_logits(outputs, packed.lengths, self.backbone) + tensors["vocabulary.bias"]
-
-
-def last_states(adapter: HeadedAdapter, packed: Packed, adaptation: Adaptation, states: Tensor | None) -> Tensor:
-    """The states of the last layer, from those after the lower blocks or from the start; each [tokens, hidden]."""
-    if adapter.lower_blocks is None or states is None:
-        return adapter.backbone.bert(packed, adaptation)
-    return adapter.lower_blocks.finish(states, packed, adaptation)
 
 
 class PairAdapter(HeadedAdapter):
@@ -255,15 +231,11 @@ class TextAdapter(TrainableAdapter):
     logits [nodes, vocabulary]. Dropout is applied before the output layer, where T5 has its last one."""
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
-        model, own = self.backbone.t5, self.begin(packed.lengths, targets.lengths, self.stream or Stream())
-        memory = model.project_kv(packed, model.encode(packed, own.encoder), own.encoder)
-        hidden = model.decode(targets, memory, own.decoder)
-        return model.logits(self.drop_output(hidden, own.stream), own.decoder)
-
-    def begin(self, lengths: Sequence[int], targets: Sequence[int], stream: Stream) -> TextPass:
-        """A pass over rows of these lengths in tokens, whose texts have the lengths `targets`."""
-        samples = range(len(lengths))
+        model, samples, stream = self.backbone.t5, range(len(packed.lengths)), self.stream or Stream()
         programs = self._lower(self._drawn(len(samples), stream))
-        writers = [sample for sample, length in zip(samples, targets, strict=True) for _ in range(length)]
-        encoder = self._adapt(programs, lengths, samples, stream)
-        return TextPass(encoder, self._adapt(programs, [1] * len(writers), writers, stream), stream)
+        writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
+        encoder = self._adapt(programs, packed.lengths, samples, stream)
+        decoder = self._adapt(programs, [1] * len(writers), writers, stream)
+        memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
+        hidden = model.decode(targets, memory, decoder)
+        return model.logits(self._drop_output(hidden, stream), decoder)

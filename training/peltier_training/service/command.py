@@ -34,17 +34,13 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     nice: Annotated[
         int, typer.Option(min=0, max=19, help="Lower the priority, so that a server on the machine comes first.")
     ] = 0,
-    trainings: Annotated[
-        int,
-        typer.Option(min=1, max=64, help="Trainings at a time; several share a process, its backbone and its steps."),
-    ] = 1,
-    once: Annotated[bool, typer.Option("--once", help="End when no training waits and this worker has none.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when no training waits.")] = False,
     end_with_input: Annotated[
         bool,
         typer.Option("--end-with-input", help="End when the standard input does, a pipe of the process that owns it."),
     ] = False,
 ) -> None:
-    """Train what tenants send to a server. SIGTERM gives the current trainings back."""
+    """Train what tenants send to a server. SIGTERM gives the current training back."""
     os.nice(nice)
     # A directory is found from the folder of each training too.
     found = str(Path(backbone).resolve()) if Path(backbone).is_dir() else backbone
@@ -54,17 +50,15 @@ def worker(  # noqa: PLR0913 - one parameter a flag
     logging.getLogger("alembic").setLevel(logging.WARNING)
     called = name or create_holder_name()
     location = StoreLocation.of(store, registry)
-    asyncio.run(_work(location, machine, called, once=once, trainings=trainings, end_with_input=end_with_input))
+    asyncio.run(_work(location, machine, called, once=once, end_with_input=end_with_input))
 
 
-async def _work(  # noqa: PLR0913 - as the command
-    location: StoreLocation, machine: Machine, name: str, *, once: bool, trainings: int, end_with_input: bool
-) -> None:
+async def _work(location: StoreLocation, machine: Machine, name: str, *, once: bool, end_with_input: bool) -> None:
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     registry = await Registry.open(location.registry)
     try:
         await require_own(registry, blobs)
-        running = TrainingWorker(Place(registry, blobs, name), machine, once=once, trainings=trainings)
+        running = TrainingWorker(Place(registry, blobs, name), machine, once=once)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.stop)

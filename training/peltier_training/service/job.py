@@ -5,10 +5,9 @@ import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +18,6 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
 from peltier_training.fit.preflight import Preflight
-from peltier_training.fit.shared_steps import Member, SharedSteps, Stopped
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
 from peltier_training.service.chat import write_columns
@@ -51,55 +49,17 @@ def run_job(job: TrainingJob, channel: Connection) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
         signal.signal(number, signal.SIG_IGN)
     _die_first()
-    threading.Thread(target=_end_with_parent, args=({job.directory},), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
     _write_output_to(Path(_LOG))
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
     channel.send(conclude(job, channel.send))
 
 
-def run_jobs(channel: Connection) -> None:
-    """Run the jobs that arrive in this process, each in a thread, with one backbone and common steps.
-
-    Each has a number; a number without a job stops it. Messages go back with their job's number, and None is its
-    end."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, signal.SIG_IGN)
-    _die_first()
-    tqdm.set_lock(threading.RLock())
-    _write_output_to(Path(os.devnull))
-    shared, stopping, directories = SharedSteps(), dict[int, threading.Event](), set[Path]()
-    threading.Thread(target=_end_with_parent, args=(directories,), daemon=True).start()
-    sending = threading.Lock()
-
-    def send(number: int, message: Message | None) -> None:
-        with sending:
-            channel.send((number, message))
-
-    def take_part(number: int, job: TrainingJob) -> None:
-        try:
-            with shared.join(job.directory, stopping[number]) as member:
-                send(number, conclude(job, partial(send, number), member))
-        except Stopped:
-            pass
-        finally:
-            directories.discard(job.directory)
-            send(number, None)
-
-    while True:
-        number, job = channel.recv()
-        if job is None:
-            stopping[number].set()
-            continue
-        stopping[number] = threading.Event()
-        directories.add(job.directory)
-        threading.Thread(target=take_part, args=(number, job), daemon=True).start()
-
-
-def conclude(job: TrainingJob, send: Callable[[Message], None], member: Member | None = None) -> Delivered | Refused:
+def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
     """The result of a job in the current directory. Every error becomes a reason."""
     try:
-        return _train(job, send, member)
+        return _train(job, send)
     except Exception as error:
         if getattr(error, "is_user_error", False):
             return Refused(" ".join(str(error).split()))
@@ -109,7 +69,7 @@ def conclude(job: TrainingJob, send: Callable[[Message], None], member: Member |
         return Refused(reason, traceback.format_exc())
 
 
-def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | None) -> Delivered:
+def _train(job: TrainingJob, send: Callable[[Message], None]) -> Delivered:
     request = RequestedTraining.read(job.request)
     prepared = _prepare(job, request)
     preflight = Preflight(prepared, job.seconds_per_token)
@@ -119,7 +79,7 @@ def _train(job: TrainingJob, send: Callable[[Message], None], member: Member | N
     send(Checked(found))
     deadline = Deadline(prepared.run, request.budget, job.spent)
     callbacks = (deadline, Observer(prepared.run, deadline, ARCHIVE, send), CheckpointTimes(ASKED))
-    learned = learn(prepared, callbacks, member, preflight=found)
+    learned = learn(prepared, callbacks, preflight=found)
     learned = replace(learned, history=deadline.explain(learned.history))
     send(Evaluating())
     result = finish(learned)
@@ -183,10 +143,9 @@ def _write_output_to(path: Path) -> None:
     os.close(file)
 
 
-def _end_with_parent(directories: Set[Path]) -> None:
+def _end_with_parent(directory: Path) -> None:
     parent = parent_process()
     assert parent is not None, "a worker starts it"
     parent.join()
-    for directory in list(directories):
-        shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
     os._exit(1)

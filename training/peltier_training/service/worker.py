@@ -1,9 +1,8 @@
-"""The worker: takes trainings from the registry, and has each done by a process of its own, or several by one."""
+"""The worker: takes trainings from the registry, and has each done by a process of its own."""
 
 import asyncio
 import logging
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
@@ -18,7 +17,7 @@ from peltier_store.registry import (
 )
 
 from peltier_training.errors import TrainingError
-from peltier_training.service.child import Children, SharedChildren
+from peltier_training.service.child import Children
 from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.hold import Hold, Place
 from peltier_training.service.messages import ARCHIVE, Delivered, Died, Refused, Saved, TrainingJob
@@ -31,16 +30,13 @@ _MAX_DEATHS = 2
 
 
 class TrainingWorker:
-    """Trains with `machine` until it is stopped. `once`: until no training waits and it has none. With a number of
-    `trainings` above 1 so many at a time share a process and its backbone."""
+    """Trains with `machine`, one training after another, until it is stopped. `once`: until no training waits."""
 
-    def __init__(self, place: Place, machine: Machine, *, once: bool = False, trainings: int = 1) -> None:
-        self._place, self._machine, self._once, self._trainings = place, machine, once, trainings
+    def __init__(self, place: Place, machine: Machine, *, once: bool = False) -> None:
+        self._place, self._machine, self._once = place, machine, once
         self._children = Children()
-        self._together = SharedChildren(self._children)
         self._stopping = asyncio.Event()
         self._rates: dict[tuple[str, str], float] = {}
-        self._num_busy = 0
 
     def stop(self) -> None:
         """End soon: the training of this worker goes back to the queue with its last checkpoint."""
@@ -49,39 +45,18 @@ class TrainingWorker:
     async def run(self) -> None:
         await self._children.ready()
         with Scratch() as scratch:
-            turns = [asyncio.create_task(self._work(scratch, place)) for place in self._places()]
-            try:
-                await asyncio.gather(*turns)
-            finally:
-                for turn in turns:
-                    turn.cancel()
-                await asyncio.wait(turns)
-                await self._together.close()
-
-    def _places(self) -> list[Place]:
-        """One for each training at a time, with a name of its own, by which the registry tells their leases apart."""
-        if self._trainings == 1:
-            return [self._place]
-        return [replace(self._place, worker=f"{self._place.worker}.{n}") for n in range(1, self._trainings + 1)]
-
-    async def _work(self, scratch: Scratch, place: Place) -> None:
-        """Take one training after another. With `once` all places end together, when no one has or finds any."""
-        while not self._stopping.is_set():
-            self._num_busy += 1
-            try:
-                training = await self._claim(place)
+            while not self._stopping.is_set():
+                training = await self._claim()
                 if training is not None:
-                    await self._take(training, scratch, place)
-                    continue
-            finally:
-                self._num_busy -= 1
-            if self._once and not self._num_busy:
-                self._stopping.set()
-            await self._rest()
+                    await self._take(training, scratch)
+                elif self._once:
+                    return
+                else:
+                    await self._rest()
 
-    async def _claim(self, place: Place) -> StoredTraining | None:
+    async def _claim(self) -> StoredTraining | None:
         try:
-            return await place.registry.trainings.claim(place.worker)
+            return await self._place.registry.trainings.claim(self._place.worker)
         except RegistryGone:
             raise
         except RegistryError as error:
@@ -95,10 +70,10 @@ class TrainingWorker:
         except TimeoutError:
             return
 
-    async def _take(self, training: StoredTraining, scratch: Scratch, place: Place) -> None:
+    async def _take(self, training: StoredTraining, scratch: Scratch) -> None:
         logger.info("%s: task %s of tenant %s", training.id, training.task, training.tenant)
         folder = scratch.create(training.id)
-        hold = Hold(place, training, folder / ARCHIVE)
+        hold = Hold(self._place, training, folder / ARCHIVE)
         try:
             await self._hold_within_quota(hold, folder)
         except LeaseLost as error:
@@ -132,8 +107,7 @@ class TrainingWorker:
         finally:
             for task in (work, wish, stop):
                 task.cancel()
-            # A training that shares its process ends its final evaluation first.
-            await hold.keep_until((work, wish, stop))
+            await asyncio.wait((work, wish, stop))
         if has_ended:
             work.result()
         elif wished is not None:
@@ -190,13 +164,11 @@ class TrainingWorker:
         return write_file(folder, part, file.name, data, file.size_bytes)
 
     async def _train(self, hold: Hold, job: TrainingJob) -> Delivered | Refused:
-        """The end of a process of the job, or of the next one if it dies. What may have ended a process of several
-        trainings goes on in one of its own."""
+        """The end of a process of the job, or of the next one if it dies."""
         deaths = 0
         while True:
             has_saved = False
-            is_shared = self._trainings > 1 and not deaths
-            async with (self._together if is_shared else self._children).start(job) as child:
+            async with self._children.start(job) as child:
                 while not isinstance(message := await child.next(), Delivered | Refused | Died):
                     has_saved |= isinstance(message, Saved)
                     hold.tell(message)
