@@ -166,5 +166,5 @@ ONLY_IN_ALL = (
     "tests/server/test_browser.py",
     "tests/server/test_t5_mini.py",
     "tests/training/report/test_browser.py",
-    "tests/training/sweep/test_ray_runner.py",
+    "tests/training/sweep/test_ray_executor.py",
 )

@@ -23,18 +23,14 @@ def set_variables() -> None:
 
 
 def join_cluster(num_cpus: int, *, log_to_driver: bool = True) -> None:
-    """Join, or start a cluster with `num_cpus`, which `ray.shutdown` ends.
+    """Join, or start a cluster with `num_cpus`, which `ray.shutdown` ends. Call `set_variables` before.
 
     Raises a RuntimeError with one sentence if the cluster cannot be reached or does not start.
     """
-    set_variables()
     import ray
-    from ray._private import ray_constants
 
     own: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
-        # Other code may have imported Ray before the variable was set.
-        ray_constants.ENABLE_RAY_CLUSTER = os.environ.get(_LOOPBACK_ONLY) != "0"
         # Without "local", Ray would join the cluster that was last started on this machine.
         own = {
             "address": "local",

@@ -5,9 +5,11 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from peltier_backbone.machine.ray_cluster import set_variables
 
 from tests.support.ray_cluster import LEFT_OUT
 
+set_variables()  # before Ray is imported, also by tests of other folders
 with warnings.catch_warnings(), suppress(ModuleNotFoundError), pytest.MonkeyPatch.context() as patch:
     warnings.simplefilter("ignore")
     for name in LEFT_OUT:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from peltier_training.service import job as module
@@ -13,7 +12,7 @@ GO = "go"
 _PAUSE_SECONDS = 0.02
 
 
-def work_by_checkpoints(job: TrainingJob, channel: Connection) -> None:
+def work_by_checkpoints(job: TrainingJob, send: Callable[[Message], None]) -> None:
     """In place of `child._work`: a job that waits after each checkpoint."""
     conclude = module.conclude
 
@@ -26,7 +25,7 @@ def work_by_checkpoints(job: TrainingJob, channel: Connection) -> None:
         return conclude(job, tell)
 
     module.conclude = patiently
-    module.run_job(job, channel)
+    module.run_job(job, send)
 
 
 def _wait_for(go: Path) -> None:

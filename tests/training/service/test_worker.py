@@ -20,11 +20,12 @@ from peltier_store.registry import Quotas, RegistryError, StoredTraining
 from peltier_store.registry.tables import TrainingRow
 from peltier_store.registry.training_holder import claim, take_back
 from peltier_store.registry.transactions import WriteTransaction
+from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker
 from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.job import conclude
-from peltier_training.service.messages import Died, Message, TrainingJob
+from peltier_training.service.messages import Message, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.scratch import Scratch
 from peltier_training.service.worker import TrainingWorker
@@ -338,7 +339,7 @@ def killing(start: Any, started: list[Any], num: int = 99) -> Any:
         async with start(self, job) as child:
             started.append(child)
             if len(started) <= num:
-                child._process.kill()
+                child._process.end()
             yield child
 
     return kill

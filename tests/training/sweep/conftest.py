@@ -8,8 +8,8 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
+from peltier_training.executor.executor import ForkServer, LocalExecutor
 from peltier_training.sweep.description import create_description
-from peltier_training.sweep.executor import ProcessRunner, TrialPlaces
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
@@ -80,10 +80,10 @@ class InThisProcess:
 
     width = 1
 
-    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, TrialOutcome]]:
-        for trial in trials:
-            (folder / trial.key).mkdir(parents=True)
-            yield trial, run_trial(trial, folder / trial.key)
+    def run(self, work: Any, jobs: Sequence[tuple[Trial, Path]]) -> Iterator[tuple[tuple[Trial, Path], TrialOutcome]]:
+        for trial, folder in jobs:
+            folder.mkdir(parents=True)
+            yield (trial, folder), run_trial(trial, folder)
 
 
 @pytest.fixture
@@ -94,7 +94,11 @@ def make_sweep(tmp_path: Path) -> MakeSweep:
     def make(tables: Tables, folder: str = "out", workers: int | None = None) -> Sweep:
         output = tmp_path / folder
         trials = Grid(create_description(tables), tmp_path, output).trials()
-        executor = InThisProcess() if workers is None else ProcessRunner(TrialPlaces((None,) * workers))
+        executor = (
+            InThisProcess()
+            if workers is None
+            else LocalExecutor(ForkServer("peltier_training.sweep.worker"), [None] * workers)
+        )
         return Sweep(trials, output, executor)
 
     return make

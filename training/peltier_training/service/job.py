@@ -2,14 +2,11 @@
 
 import os
 import shutil
-import signal
 import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from peltier_backbone.machine.memory import is_out_of_memory
@@ -17,6 +14,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.errors import TrainingError
+from peltier_training.executor.executor import write_output_to
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
@@ -43,17 +41,13 @@ from peltier_training.train import finish, learn
 _LOG = "log.txt"
 
 
-def run_job(job: TrainingJob, channel: Connection) -> None:
-    """Run a job in this process and send its messages. The process ends with its parent, and removes the directory if
-    the parent can no longer."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides, and kills
-        signal.signal(number, signal.SIG_IGN)
+def run_job(job: TrainingJob, send: Callable[[Message], None]) -> None:
+    """Run a job in this process and send its messages."""
     _die_first()
-    threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
-    _write_output_to(Path(_LOG))
+    write_output_to(Path(_LOG))
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
-    channel.send(conclude(job, channel.send))
+    send(conclude(job, send))
 
 
 def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
@@ -134,18 +128,3 @@ def _die_first() -> None:
     file, and some sandboxes refuse the write; then the kernel chooses."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
-
-
-def _write_output_to(path: Path) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    os.close(file)
-
-
-def _end_with_parent(directory: Path) -> None:
-    parent = parent_process()
-    assert parent is not None, "a worker starts it"
-    parent.join()
-    shutil.rmtree(directory, ignore_errors=True)
-    os._exit(1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peltier_training.executor.executor import Died
 from peltier_training.service.request import Machine
 
 # Files in a job's directory: its last checkpoint, and one by which the worker asks for another at the next step.
@@ -71,19 +72,6 @@ class Refused:
 
     reason: str
     trace: str | None = None
-
-
-@dataclass(frozen=True)
-class Died:
-    """The process ended without a result."""
-
-    exit_code: int
-
-    @property
-    def how(self) -> str:
-        if self.exit_code < 0:
-            return f"was killed by signal {-self.exit_code}"
-        return f"ended with status {self.exit_code}"
 
 
 Message = Checked | Progressed | Saved | Evaluating | Delivered | Refused | Died

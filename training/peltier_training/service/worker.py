@@ -17,10 +17,11 @@ from peltier_store.registry import (
 )
 
 from peltier_training.errors import TrainingError
+from peltier_training.executor.executor import Died
 from peltier_training.service.child import Children
 from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.hold import Hold, Place
-from peltier_training.service.messages import ARCHIVE, Delivered, Died, Refused, Saved, TrainingJob
+from peltier_training.service.messages import ARCHIVE, Delivered, Refused, Saved, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.scratch import Scratch
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
+from peltier_training.executor.executor import ForkServer, open_executor
 from peltier_training.sweep.description import Flags, create_description, read_description
 from peltier_training.sweep.grid import Grid
 
@@ -77,10 +78,10 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     _print(grid.skipped, console)
     trials = grid.trials()
     # Nearly every mistake has been reported before torch is imported, which takes seconds.
-    from peltier_training.sweep.executor import open_executor
     from peltier_training.sweep.sweep import Sweep
 
-    with _say_how_to_continue(console), open_executor(executor, description.device, workers) as opened:
+    server = ForkServer("peltier_training.sweep.worker")
+    with _say_how_to_continue(console), open_executor(executor, server, description.device, workers) as opened:
         planned = Sweep(trials, output, opened, by)
         _print(grid.warnings(trials), console)
         table = _run(planned, console, retry=retry)

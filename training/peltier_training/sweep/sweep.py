@@ -14,11 +14,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from peltier_training.errors import TrainingError
+from peltier_training.executor.executor import Executor, Failure
 from peltier_training.report.page import write_file
 from peltier_training.sweep import plots
-from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping, to_csv, to_markdown
 from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
+from peltier_training.sweep.worker import work
 
 Tell = Callable[[str], None]
 # Takes the number of trials that are done, and of all.
@@ -127,7 +128,9 @@ class Sweep:
     def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell, count: CountTrials) -> None:
         done = total - len(waiting)
         count(done, total)
-        for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
+        jobs = [(trial, self.folder / "trials" / trial.key) for trial in waiting]
+        for (trial, _), found in self.executor.run(work, jobs):
+            outcome = TrialOutcome(failure=found) if isinstance(found, Failure) else found
             ledger.append(TrialResult.create(trial, outcome))
             done += 1
             tell(f"[{done}/{total}] {trial.name}: {outcome.failure or _describe(trial, outcome)}")

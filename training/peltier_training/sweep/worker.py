@@ -2,17 +2,12 @@
 does not affect others."""
 
 import math
-import os
 import random
 import shutil
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -23,6 +18,7 @@ from peltier_training.data.data import Data, read_file
 from peltier_training.data.examples import Example, are_scored
 from peltier_training.data.writing import write_examples
 from peltier_training.errors import TrainingError
+from peltier_training.executor.executor import write_output_to
 from peltier_training.report.report import Report
 from peltier_training.sweep.trial import Trial, TrialOutcome
 from peltier_training.train import train
@@ -30,16 +26,9 @@ from peltier_training.train import train
 LOG = "log.txt"
 
 
-def work(trial: Trial, directory: Path, device: str | None, channel: Connection) -> None:
-    """Run `trial` in `directory` on the CUDA `device` in a process of its own, and send its outcome.
-
-    The parent handles Ctrl-C, and the process ends with its parent.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-    channel.send(run_alone(trial, directory))
+def work(job: tuple[Trial, Path], send: Callable[[TrialOutcome], None]) -> None:
+    """The work of an executor: run a trial in a directory."""
+    send(run_alone(*job))
 
 
 def run_alone(trial: Trial, directory: Path) -> TrialOutcome:
@@ -47,7 +36,7 @@ def run_alone(trial: Trial, directory: Path) -> TrialOutcome:
     error becomes an outcome."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    _write_output_to(directory / LOG)
+    write_output_to(directory / LOG)
     torch.set_num_threads(1)  # results depend on the number, and one trial per core is fastest
     try:
         return run_trial(trial, directory)
@@ -121,21 +110,6 @@ def _are_grouped(run: Run, rows: Sequence[Example]) -> bool:
 
 def _read(run: Run, path: Path) -> list[Example]:
     return list(read_file(run.data, path, run.task_type, run.data.labels).examples)
-
-
-def _write_output_to(path: Path) -> None:
-    """Redirect the output of this process and its libraries, including progress bars."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    os.close(file)
-
-
-def _die_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None, "a worker is started by a sweep"
-    parent.join()
-    os._exit(1)
 
 
 def _sentence(error: Exception) -> str:

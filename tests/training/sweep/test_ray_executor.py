@@ -1,7 +1,6 @@
 """Trials on a cluster of Ray of this machine's own."""
 
 import gc
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.executor import Executor, open_executor
+from peltier_training.executor.executor import Executor, Failure, ForkServer, open_executor
 from peltier_training.sweep.sweep import Sweep
+from peltier_training.sweep.worker import work
 
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
@@ -29,9 +29,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Executor]:
-    """One for all tests, of a single worker. Other code may have imported Ray before."""
-    importlib.import_module("ray")
-    with open_executor("ray", "cpu", 1) as executor:
+    """One for all tests, of a single worker."""
+    with open_executor("ray", ForkServer(), "cpu", 1) as executor:
         yield executor
     del executor
     gc.collect()
@@ -77,9 +76,9 @@ def test_a_killed_task_is_a_failed_trial(cluster: Executor, make_sweep: MakeSwee
     """It is not run a second time; meanwhile nobody listens beyond this machine."""
     deadly: Any = Deadly(tmp_path / "witness.jsonl")
     trial = replace(make_sweep(tables).trials[0], parameters=deadly)
-    ((_, outcome),) = cluster.run([trial], tmp_path / "trials")
-    assert outcome.failure is not None
-    assert outcome.failure.startswith("its process ended before it had a result: ")
+    ((_, found),) = cluster.run(work, [(trial, tmp_path / "trials")])
+    assert isinstance(found, Failure)
+    assert found.startswith("its process ended before it had a result: ")
     (heard,) = map(json.loads, deadly.witness.read_text().splitlines())
     assert heard
     assert set(heard) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
