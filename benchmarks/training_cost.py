@@ -28,9 +28,9 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
+from peltier_training.baselines.tuned_model import TunedT5, create_body
 from peltier_training.data.dataset import IGNORED, TextRow, pad_texts
 from peltier_training.models.model import TextAdapter
-from peltier_training.models.tuned_model import TunedT5, create_body
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import T5Config, T5ForConditionalGeneration

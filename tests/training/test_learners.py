@@ -24,6 +24,8 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
+from peltier_training.baselines.learner import BaselineTrainer
+from peltier_training.baselines.tuning import HeadTuning
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
 from peltier_training.delivery import export
@@ -31,8 +33,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate import evaluation
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import measure
-from peltier_training.fit.trainer import BaselineTrainer, History
-from peltier_training.fit.tuning import HeadTuning
+from peltier_training.fit.trainer import History
 from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
@@ -155,7 +156,7 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
         assert [reference() for reference in loaded] == [None]
         raise Seen
 
-    monkeypatch.setattr("peltier_training.learners.load_backbone", load)
+    monkeypatch.setattr("peltier_training.baselines.learner.load_backbone", load)
     monkeypatch.setattr(BaselineTrainer, "fit", fit)
     with pytest.raises(Seen):
         train(make_run(preset="full", backbone=request.getfixturevalue(family).name))
@@ -247,7 +248,9 @@ def test_an_impossible_head_is_refused_before_weights_are_read(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, preset: str
 ):
     """The sentence names the value and those that can be."""
-    monkeypatch.setattr("peltier_training.learners.load_backbone", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(
+        "peltier_training.baselines.learner.load_backbone", lambda *_, **__: pytest.fail("weights were read")
+    )
     with pytest.raises(
         AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first', 'mean', 'max' or 'tokens'"
     ):

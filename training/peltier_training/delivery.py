@@ -1,7 +1,9 @@
 """From a trained adapter to its artifact, and the check of all that a server would refuse whatever is learned."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from peltier_adapters import durable
 from peltier_adapters.answers.vectors import num_recorded
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.manifest import Golden, TaskInput, TrainingRecord
@@ -82,3 +84,11 @@ def export(
         return prove(backbone, adapter, choose_inputs(backbone, adapter, short, NUM_GOLDEN), record, trained_on)
     except AdapterError as error:
         raise TrainingError(str(error)) from None
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically. Raises a `TrainingError` if that fails."""
+    try:
+        durable.write_file(path, data)
+    except OSError as error:
+        raise TrainingError(f"output {path} cannot be written: {error.strerror}") from None

@@ -6,26 +6,30 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import TrainerCallback
 
+from peltier_training.baselines.learner import BaselineLearner
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
+from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.log_text import describe
 from peltier_training.fit.preflight import Preflight
 from peltier_training.fit.trainer import History
-from peltier_training.learners import AdapterLearner, BaselineLearner, Learner
+from peltier_training.learners import AdapterLearner
 from peltier_training.processes import is_first, leave_group, take_device, use_threads
-from peltier_training.report.cost import Meter
+from peltier_training.report.cost import Meter, ParameterCounts
 from peltier_training.report.curves import Curves
+from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_report
-from peltier_training.report.report import Findings, Report, create_report
+from peltier_training.report.report import Findings, Report, Subject, create_report
 
+Learner = AdapterLearner | BaselineLearner
 _VERSIONS = ("peltier", "torch", "transformers")
 
 
@@ -109,7 +113,7 @@ def finish(learned: Learned) -> TrainingResult:
     run, learner, validation = learned.run, learned.learner, learned.validation
     evaluation = learner.evaluate(validation, record_gates=True)
     record = create_record(run, learner.settings, learned.sizes, evaluation.metrics)
-    subject, manifest = learner.deliver(record, validation)  # before the report, whose failure must not lose it
+    subject, manifest = _export(run, learner, record, validation)  # before the report, whose failure must not lose it
     findings = Findings(
         metric=run.metric,
         warnings=learned.warnings,
@@ -117,14 +121,36 @@ def finish(learned: Learned) -> TrainingResult:
         has_converged=learned.history.has_converged,
         evaluation=evaluation,
         curves=Curves.create(learned.history),
-        parameters=learner.parameters(),
+        parameters=_count_parameters(learner),
         cost=learned.meter.read(learned.history, learner.device, run.dtype),
         pooling=learner.pooling,
-        merging=learner.merging(validation, evaluation),
+        merging=_compare_routes(learner, validation, evaluation) if run.merge_report else None,
     )
     report = create_report(subject, findings)
     write_report(run.output, report)
     return TrainingResult(report, manifest, learner)
+
+
+def _export(
+    run: Run, learner: Learner, record: TrainingRecord, validation: Sequence[Example]
+) -> tuple[Subject, Manifest | None]:
+    if isinstance(learner, BaselineLearner):
+        return learner.describe(record), None
+    data = learner.export(record, validation)
+    manifest = read_manifest(run.output)
+    return Subject.of_artifact(run.output, data, manifest), manifest
+
+
+def _count_parameters(learner: Learner) -> ParameterCounts:
+    if isinstance(learner, BaselineLearner):
+        return learner.parameters()
+    return ParameterCounts.create(learner.model.parts, learner.backbone.config, learner.model)
+
+
+def _compare_routes(learner: Learner, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
+    if isinstance(learner, BaselineLearner):
+        return None
+    return Merging.create(learner.served, learner.trained, learner.model, validation, merged)
 
 
 def create_record(

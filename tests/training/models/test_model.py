@@ -22,13 +22,13 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
+from peltier_training.baselines.tuned_model import dropout_rates
 from peltier_training.data.dataset import collate_texts
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.learners import start_at_mean
 from peltier_training.models.model import NO_DROPOUT, Dropout, DropoutAdaptation, HeadedAdapter, TextAdapter
 from peltier_training.models.stream import Stream
-from peltier_training.models.tuned_model import dropout_rates
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM

@@ -1,5 +1,4 @@
-"""The Hugging Face Trainer for packed rows of an adapter, and for a tuned backbone, whose best epoch stays in
-memory."""
+"""The Hugging Face Trainer for packed rows of an adapter."""
 
 import logging
 import os
@@ -383,47 +382,3 @@ def _length(run: Run, checkpoint: str | None) -> dict[str, int]:
             return {"num_train_epochs": round(state.epoch or 0)}
     most = run.hyperparameters.max_steps
     return {"num_train_epochs": run.epochs} | ({} if most is None else {"max_steps": most})
-
-
-class BaselineTrainer(JudgedTrainer):
-    """Minimises the task's loss and keeps the parameters of the best epoch, as measured by `judge`."""
-
-    def __init__(self, *, run: Run, objective: Objective, **options: Any) -> None:
-        self._objective = objective
-        self._best: Mapping[str, Tensor] | None = None
-        arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
-        super().__init__(run=run, args=arguments, **options)
-
-    @property
-    def _tuned(self) -> nn.Module:
-        assert self.model is not None, "a Trainer has a model"
-        return self.model
-
-    def compute_loss(  # type: ignore[override]
-        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
-    ) -> Any:
-        logits = model(**{name: tensor for name, tensor in inputs.items() if name != "labels"})
-        loss = self._objective.task_loss(logits, inputs["labels"])
-        return (loss, {"logits": logits}) if return_outputs else loss
-
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        self._tuned.eval()
-        return super().evaluate()
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Keeps the parameters of the best validation until now."""
-        if found := super()._determine_best_metric(metrics, trial):
-            trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
-            self._best = {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
-        return found
-
-    def fit(self, callbacks: Sequence[TrainerCallback] = ()) -> History:
-        """Train, and leave the best epoch in the model."""
-        history = conduct(self._run, self, callbacks=callbacks)
-        assert self._best is not None, "every epoch is measured"
-        with torch.no_grad():
-            for name, parameter in self._tuned.named_parameters():
-                if name in self._best:
-                    parameter.copy_(self._best[name])
-        self._tuned.eval()
-        return history

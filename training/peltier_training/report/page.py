@@ -6,10 +6,9 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from peltier_adapters import durable
 from peltier_client.protocol import MAX_REPORT_BYTES
 
-from peltier_training.errors import TrainingError
+from peltier_training.delivery import write_file
 from peltier_training.report import plots
 from peltier_training.report.answers import Confusion, LabelScores
 from peltier_training.report.curves import Curves
@@ -133,11 +132,3 @@ def to_json(report: Report) -> bytes:
         if len(data := report.model_dump_json().encode()) <= MAX_REPORT_BYTES:
             break
     return data
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically. Raises a `TrainingError` if that fails."""
-    try:
-        durable.write_file(path, data)
-    except OSError as error:
-        raise TrainingError(f"output {path} cannot be written: {error.strerror}") from None

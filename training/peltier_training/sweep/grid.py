@@ -15,6 +15,7 @@ from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 
+from peltier_training.baselines.method_check import check_baseline, check_pooler
 from peltier_training.config.preparation import Prepared, fill_in, resolve
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.training_settings import check_settings
@@ -22,7 +23,6 @@ from peltier_training.data.data import Data, LabelledData, read_labelled, skippe
 from peltier_training.data.examples import are_scored
 from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
-from peltier_training.fit.method_check import check_baseline, check_pooler
 from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
 

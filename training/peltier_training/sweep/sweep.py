@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from peltier_training.delivery import write_file
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import Executor, Failure
-from peltier_training.report.page import write_file
 from peltier_training.sweep import plots
 from peltier_training.sweep.table import SweepTable, check_grouping, create_table, default_grouping, to_csv, to_markdown
 from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult

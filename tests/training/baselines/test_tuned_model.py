@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 from peltier_backbone.backbone import Backbone
+from peltier_training.baselines.tuned_model import Fastfood, FullTuning, Subspace, dropout_rates, hadamard
 from peltier_training.data.dataset import pad_rows
 from peltier_training.errors import TrainingError
-from peltier_training.models.tuned_model import Fastfood, FullTuning, Subspace, dropout_rates, hadamard
 from scipy.linalg import hadamard as matrix
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel

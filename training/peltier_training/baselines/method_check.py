@@ -30,7 +30,7 @@ def check_baseline(baseline: Baseline, run: Run, config: BackboneConfig, checkpo
     parts = () if config.generates else (baseline.head(settings, config, outputs=1),)
     check_pooler(parts, run.backbone, checkpoint)
     if "dimension" in settings:
-        from peltier_training.models.tuned_model import check_dimension
+        from peltier_training.baselines.tuned_model import check_dimension
 
         check_dimension(int(settings["dimension"]), _num_tensors(checkpoint, pooled=bool(pooler_users(parts))))
 
@@ -45,7 +45,7 @@ def _num_tensors(checkpoint: Path, *, pooled: bool) -> int:
     import torch
     from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
 
-    from peltier_training.models.tuned_model import pooler_option
+    from peltier_training.baselines.tuned_model import pooler_option
 
     config = AutoConfig.from_pretrained(checkpoint)
     with torch.device("meta"):

@@ -20,6 +20,14 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
+from peltier_training.baselines.tuned_model import (
+    TunedEncoder,
+    TunedPairs,
+    TunedT5,
+    create_body,
+    dropout_rates,
+    pooler_option,
+)
 from peltier_training.config.run import Run
 from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, flatten, pad_rows, pad_texts
 from peltier_training.data.examples import Example
@@ -30,14 +38,6 @@ from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import read_inputs
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
-from peltier_training.models.tuned_model import (
-    TunedEncoder,
-    TunedPairs,
-    TunedT5,
-    create_body,
-    dropout_rates,
-    pooler_option,
-)
 
 _MAX_ROWS = 64
 _weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
