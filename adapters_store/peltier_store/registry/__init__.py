@@ -22,28 +22,38 @@ from peltier_store.registry.errors import (
     TrainingWaits,
     VersionUnknown,
 )
-from peltier_store.registry.holder_name import create_holder_name
-from peltier_store.registry.records import (
+from peltier_store.registry.extensions.holder_name import create_holder_name
+from peltier_store.registry.extensions.queue_records import (
     BATCH_STATES,
     ENDED_BATCHES,
     EVENTS,
     FINAL_STATES,
+    STATES,
+    BatchDraft,
+    BatchPart,
+    IdempotencyKey,
+    NewEvent,
+    NewFile,
+    StoredBatch,
+    StoredEvent,
+    StoredFile,
+    StoredTraining,
+    TrainingDraft,
+    TrainingSummary,
+)
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.extensions.training_holder import TrainingHold
+from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
     ROLLOUT_STATES,
     SCOPES,
-    STATES,
     AdapterRecord,
     AliasHistoryEntry,
     AliasRecord,
     AuditEntry,
     AuditFilter,
-    BatchDraft,
-    BatchPart,
-    IdempotencyKey,
     Key,
-    NewEvent,
-    NewFile,
     Pin,
     Position,
     Quotas,
@@ -51,19 +61,11 @@ from peltier_store.registry.records import (
     RegistrySnapshot,
     Reservation,
     StoredAnswer,
-    StoredBatch,
-    StoredEvent,
-    StoredFile,
     StoredRollout,
-    StoredTraining,
     TenantRecord,
-    TrainingDraft,
-    TrainingSummary,
     VersionRecord,
 )
-from peltier_store.registry.registry import Registry
 from peltier_store.registry.rollouts import Judgement, Report, Retention, RolloutDraft, added, compared
-from peltier_store.registry.training_holder import TrainingHold
 
 __all__ = [
     "BATCH_STATES",

@@ -26,12 +26,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, delete, insert, select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import Connection, SQLColumnExpression, Text, bindparam, delete, insert, select
 
 from peltier_store.registry.errors import BlobBusy
+from peltier_store.registry.lookup import marked_columns
 from peltier_store.registry.records import Reservation
-from peltier_store.registry.tables import BLOB_COLUMNS, CollectionRow, ReservationRow, UtcDateTime
+from peltier_store.registry.tables import IS_BLOB, CollectionRow, ReservationRow, UtcDateTime
 from peltier_store.registry.transactions import WriteTransaction
 
 MAX_COLLECTING = timedelta(minutes=10)
@@ -81,7 +81,7 @@ def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[s
     connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
     connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
     free = set(digests)
-    for column in (*BLOB_COLUMNS, ReservationRow.digest, CollectionRow.digest):
+    for column in (*marked_columns(IS_BLOB), ReservationRow.digest, CollectionRow.digest):
         free -= _among(connection, column, free)
     expires_at = writing.at + _COLLECTING
     for chunk in _chunks(free):
@@ -95,7 +95,7 @@ def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
         writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
 
 
-def _among(connection: Connection, column: InstrumentedAttribute[Any], digests: Collection[str]) -> set[str]:
+def _among(connection: Connection, column: SQLColumnExpression[Any], digests: Collection[str]) -> set[str]:
     found: set[str] = set()
     for chunk in _chunks(digests):
         found.update(connection.execute(select(column).where(column.in_(chunk))).scalars())

@@ -10,9 +10,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
+from peltier_store.registry.lookup import marked_columns
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import (
-    BLOB_COLUMNS,
+    IS_BLOB,
     AnswerRow,
     Base,
     ChangeRow,
@@ -28,8 +29,6 @@ from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTra
 # Not dumped: the revision, claims of uploads and collectors, and numbers of reports belong to one database; answers are
 # kept for a day.
 _LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow, AnswerRow, ReporterRow)}
-# Each table after those that it refers to.
-_TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 # A report has up to a mebibyte.
 _CHUNK = 100
 
@@ -44,13 +43,18 @@ class DumpedRow:
     @property
     def digests(self) -> set[str]:
         """The blobs that it needs."""
-        names = [column.key for column in BLOB_COLUMNS if column.class_.__tablename__ == self.table]
+        names = [column.name for column in marked_columns(IS_BLOB) if column.table.name == self.table]
         return {self.row[name] for name in names if self.row.get(name) is not None}
+
+
+def _tables() -> dict[str, Table]:
+    """Each table of a dump after those that it refers to."""
+    return {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 
 
 def read_lines(connection: Connection) -> Iterator[DumpedRow]:
     """Every row that another database needs, in an order in which it can insert them."""
-    for table in _TABLES.values():
+    for table in _tables().values():
         ordered = select(table).order_by(*table.primary_key).execution_options(yield_per=_CHUNK)
         for row in connection.execute(ordered):
             yield DumpedRow(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
@@ -58,7 +62,7 @@ def read_lines(connection: Connection) -> Iterator[DumpedRow]:
 
 def require_empty(connection: Connection) -> None:
     """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
-    for table in _TABLES.values():
+    for table in _tables().values():
         count = connection.execute(select(func.count()).select_from(table)).scalar_one()
         if count > (1 if table.name == TenantRow.__tablename__ else 0):
             raise RegistryConflict(f"the registry is not empty: its table {table.name!r} holds {count} rows")
@@ -74,8 +78,9 @@ def require_no_collectors(writing: WriteTransaction) -> None:
 def write_lines(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
     """Fills an empty registry with the rows of another; replicas see all of them as changed."""
     writing.connection.execute(delete(TenantRow))
+    tables = _tables()
     for name, group in groupby(lines, key=lambda line: line.table):
-        table = _TABLES.get(name)
+        table = tables.get(name)
         if table is None:
             raise InvalidRecord(f"the table {name!r} is unknown")
         rows = (_from_json(table, line.row, writing.revision) for line in group)
@@ -111,7 +116,7 @@ def _value(column: Column[Any], value: Any) -> Any:
 
 def _generated_keys() -> Iterator[tuple[Table, Column[Any]]]:
     """The keys that PostgreSQL generates."""
-    for table in _TABLES.values():
+    for table in _tables().values():
         if table.autoincrement_column is not None:
             yield table, table.autoincrement_column
 

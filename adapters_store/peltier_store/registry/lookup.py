@@ -1,11 +1,13 @@
 """Finds adapters and versions inside a transaction."""
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, select
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, bindparam, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import AdapterUnknown, VersionUnknown
 from peltier_store.registry.records import VersionRecord
-from peltier_store.registry.tables import BLOB_COLUMNS, AdapterRow, VersionRow
+from peltier_store.registry.tables import IS_BLOB, AdapterRow, Base, VersionRow
 
 LIVE = VersionRow.deleted_at.is_(None)
 
@@ -49,9 +51,14 @@ def read_versions(connection: Connection, *, deleted: bool) -> list[VersionRecor
     return [version_of(row) for row in connection.execute(ordered)]
 
 
+def marked_columns(mark: str) -> list[Column[Any]]:
+    """The columns with this mark, of all tables."""
+    return [column for table in Base.metadata.sorted_tables for column in table.columns if mark in column.info]
+
+
 def read_digests(connection: Connection) -> set[str]:
-    """The digests of every blob that a version, a file or a training needs."""
-    columns = [connection.execute(select(column).distinct()).scalars() for column in BLOB_COLUMNS]
+    """The digests of every blob that a row needs."""
+    columns = [connection.execute(select(column).distinct()).scalars() for column in marked_columns(IS_BLOB)]
     return {digest for column in columns for digest in column if digest is not None}
 
 

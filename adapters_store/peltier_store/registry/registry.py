@@ -5,18 +5,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, pins, tenants, training_holder, versions
+from peltier_store.registry import aliases, claims, pins, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
-from peltier_store.registry.batches import BatchRegistry
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.files import FileRegistry, forget_abandoned
-from peltier_store.registry.idempotency import forget_keys
+from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions.training_holder import TrainingHold
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -47,9 +46,6 @@ from peltier_store.registry.rollouts import RolloutDraft, RolloutRegistry, point
 from peltier_store.registry.schema import read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
-from peltier_store.registry.training_holder import TrainingHold
-from peltier_store.registry.training_state import forget_minutes
-from peltier_store.registry.trainings import TrainingRegistry
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit
 
 _SINCE = bindparam("since", type_=BigInteger)
@@ -105,7 +101,7 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
     )
 
 
-class Registry:
+class CoreRegistry:
     """Tenants and what they own. Once a method returns, its change survives a crash and a power loss.
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
@@ -113,12 +109,12 @@ class Registry:
     for backups; `files`, `trainings`, `batches` and `rollouts` are the operations on these.
     """
 
+    # What a purge removes too, in tables of extensions.
+    forgetting: ClassVar[tuple[Callable[[WriteTransaction], None], ...]] = ()
+
     def __init__(self, url: URL) -> None:
         self._transactions = Transactions(url)
         self.contents = Contents(self._transactions)
-        self.files = FileRegistry(self._transactions)
-        self.trainings = TrainingRegistry(self._transactions)
-        self.batches = BatchRegistry(self._transactions)
         self.rollouts = RolloutRegistry(self._transactions)
 
     @classmethod
@@ -258,13 +254,12 @@ class Registry:
         return await self._write(actor, versions.undelete, tenant, name, number)
 
     async def purge(self, grace: timedelta, *, actor: str) -> set[str]:
-        """Removes every version deleted longer ago, examples whose training was never created, times of trainings that
-        no longer count, and old keys of requests; returns the digests of the versions that nothing else needs."""
+        """Removes every version deleted longer ago, and what extensions forget; returns the digests of the versions
+        that nothing else needs."""
 
         def work(writing: WriteTransaction) -> set[str]:
-            forget_abandoned(writing)
-            forget_minutes(writing)
-            forget_keys(writing)
+            for forget in self.forgetting:
+                forget(writing)
             return versions.purge(writing, grace)
 
         return await self._transactions.write(actor, work)

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, FromClause, Row, Select, bindparam, func, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
-from peltier_store.registry.lookup import LIVE
+from peltier_store.registry.lookup import LIVE, marked_columns
 from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
@@ -19,19 +19,8 @@ from peltier_store.registry.records import (
     check_name,
     check_text,
 )
-from peltier_store.registry.tables import (
-    AdapterRow,
-    BatchPartRow,
-    BatchRow,
-    FileRow,
-    KeyRow,
-    ReportRow,
-    TenantRow,
-    TrainingRow,
-    VersionRow,
-)
-from peltier_store.registry.training_state import count_unfinished, find_minutes
-from peltier_store.registry.transactions import WriteTransaction, read_clock
+from peltier_store.registry.tables import IS_STORED, AdapterRow, KeyRow, TenantRow, VersionRow
+from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
 _COUNTS = (
@@ -135,8 +124,6 @@ def read_usage(connection: Connection, tenant: str) -> QuotaUsage:
     return QuotaUsage(
         num_adapters=len(_live_names(connection, tenant)),
         stored_bytes=_stored_bytes(connection, tenant),
-        num_trainings=count_unfinished(connection, tenant),
-        training_minutes=find_minutes(connection, tenant, read_clock(connection)),
     )
 
 
@@ -147,17 +134,15 @@ def _live_names(connection: Connection, tenant: str) -> set[str]:
 
 def _stored_bytes(connection: Connection, tenant: str) -> int:
     total = 0
-    for row in (VersionRow, ReportRow):
-        owned = select(func.coalesce(func.sum(row.size_bytes), 0)).join(AdapterRow, AdapterRow.id == row.adapter_id)
-        total += int(connection.execute(owned.where(AdapterRow.tenant == tenant)).scalar_one())
-    for tenants, size in (
-        (FileRow.tenant, FileRow.size_bytes),
-        (TrainingRow.tenant, TrainingRow.request_bytes + TrainingRow.checkpoint_bytes + TrainingRow.artifact_bytes),
-    ):
-        summed = select(func.coalesce(func.sum(size), 0)).where(tenants == tenant)
+    for column in marked_columns(IS_STORED):
+        joined: FromClause = column.table
+        owner = column.table
+        while "tenant" not in owner.columns:
+            (owner,) = {key.column.table for key in owner.foreign_keys}
+            joined = joined.join(owner)
+        summed = select(func.coalesce(func.sum(column), 0)).select_from(joined).where(owner.columns.tenant == tenant)
         total += int(connection.execute(summed).scalar_one())
-    parts = select(func.coalesce(func.sum(BatchPartRow.size_bytes), 0)).join(BatchRow)
-    return total + int(connection.execute(parts.where(BatchRow.tenant == tenant)).scalar_one())
+    return total
 
 
 def create_key(writing: WriteTransaction, key: Key) -> Key:

@@ -20,8 +20,8 @@ from peltier_store.registry import (
     TrainingDraft,
     TrainingTooLarge,
     TrainingWaits,
-    batches,
 )
+from peltier_store.registry.extensions import batches
 
 from peltier_server import retry_hints
 from peltier_server.auth.keyring import Caller

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_server.batches import runner
-from peltier_store.registry import batches
+from peltier_store.registry.extensions import batches
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
@@ -48,7 +48,7 @@ def _(servers: Servers) -> Met:
     return _begin(servers.bert, _rows(7))
 
 
-@probe("batches of a tenant that have not ended", "peltier_store.registry.batches.MAX_BATCHES")
+@probe("batches of a tenant that have not ended", "peltier_store.registry.extensions.batches.MAX_BATCHES")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "MAX_BATCHES", 0)
@@ -74,7 +74,7 @@ def _(servers: Servers) -> Met:
     return "their errors are in the file of errors"
 
 
-@probe("servers that end before the next results of a batch", "peltier_store.registry.batches.MAX_ATTEMPTS")
+@probe("servers that end before the next results of a batch", "peltier_store.registry.extensions.batches.MAX_ATTEMPTS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "MAX_ATTEMPTS", 0)

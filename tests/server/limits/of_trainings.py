@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_server.trainings import event_feed
-from peltier_store.registry import NewEvent, training_holder, training_owner, training_state
+from peltier_store.registry import NewEvent
+from peltier_store.registry.extensions import training_holder, training_owner, training_state
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
@@ -133,7 +134,7 @@ def _(servers: Servers) -> Met:
     return _stream_without(servers, "MAX_STREAMS_OF_ONE")
 
 
-@probe("entries in the log of a training", "peltier_store.registry.training_state.MAX_EVENTS")
+@probe("entries in the log of a training", "peltier_store.registry.extensions.training_state.MAX_EVENTS")
 def _(servers: Servers) -> Met:
     trainings = servers.bert.service.store.registry.trainings
 
@@ -156,7 +157,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "trainings of a tenant without the quota `max_trainings` that have not ended",
-    "peltier_store.registry.training_owner.MAX_TRAININGS",
+    "peltier_store.registry.extensions.training_owner.MAX_TRAININGS",
 )
 def _(servers: Servers) -> Met:
     with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
@@ -165,7 +166,8 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "workers that end before the next checkpoint of a training", "peltier_store.registry.training_holder.MAX_ATTEMPTS"
+    "workers that end before the next checkpoint of a training",
+    "peltier_store.registry.extensions.training_holder.MAX_ATTEMPTS",
 )
 def _(servers: Servers) -> Met:
     trainings = servers.bert.service.store.registry.trainings

@@ -79,7 +79,7 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
-        "peltier_store.registry.leases._MAX_LEASE",
+        "peltier_store.registry.extensions.leases._MAX_LEASE",
         "peltier_server.batches.runner._MAX_KEPT",
         "peltier_server.batches.runner._MAX_KEPT_BYTES",
         "peltier_server.batches.runner._MAX_PAUSE_SECONDS",
@@ -87,7 +87,7 @@ UNMET = frozenset(
         "peltier_server.rollouts.answers._MAX_SHOWN_LABELS",
         "peltier_server.rollouts.decision._MAX_LOG",
         "peltier_server.rollouts.recorder._MAX_UNMATCHED",
-        "peltier_store.registry.files._MAX_CREATING",
+        "peltier_store.registry.extensions.files._MAX_CREATING",
         "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",

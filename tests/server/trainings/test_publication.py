@@ -15,7 +15,7 @@ from peltier_server.trainings import event_feed
 from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
 from peltier_store.registry import Registry, RegistryError
-from peltier_store.registry import training_holder as holder
+from peltier_store.registry.extensions import training_holder as holder
 
 from tests.server.conftest import Running, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker

@@ -5,17 +5,17 @@ from typing import Any, Unpack
 
 from sqlalchemy import Connection
 
-from peltier_store.registry import training_holder, training_owner
-from peltier_store.registry.idempotency import find_repeated
-from peltier_store.registry.records import (
+from peltier_store.registry.extensions import training_holder, training_owner
+from peltier_store.registry.extensions.idempotency import find_repeated
+from peltier_store.registry.extensions.queue_records import (
     IdempotencyKey,
     StoredEvent,
     StoredTraining,
     TrainingDraft,
     TrainingSummary,
 )
-from peltier_store.registry.training_holder import TrainingHold, WorkerReport, WorkerResult
-from peltier_store.registry.training_state import count_states
+from peltier_store.registry.extensions.training_holder import TrainingHold, WorkerReport, WorkerResult
+from peltier_store.registry.extensions.training_state import count_states
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, read_clock
 
 

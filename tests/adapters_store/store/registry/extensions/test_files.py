@@ -14,8 +14,8 @@ from peltier_store.registry import (
     RegistryConflict,
     TenantUnknown,
     TrainingDraft,
-    files,
 )
+from peltier_store.registry.extensions import files
 
 from tests.adapters_store.store.registry.conftest import add_file, add_training
 

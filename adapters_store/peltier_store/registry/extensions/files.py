@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Row, Select, delete, insert, or_, select, upd
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import FileUnknown, RegistryConflict
-from peltier_store.registry.records import ENDED_BATCHES, FINAL_STATES, NewFile, Reservation, StoredFile, check_text
-from peltier_store.registry.tables import BatchRow, FileRow, TrainingRow
+from peltier_store.registry.extensions.queue_records import ENDED_BATCHES, FINAL_STATES, NewFile, StoredFile
+from peltier_store.registry.extensions.queue_tables import BatchRow, FileRow, TrainingRow
+from peltier_store.registry.records import Reservation, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import Transactions, WriteTransaction
 

@@ -16,8 +16,8 @@ from peltier_store.registry import (
     Registry,
     RegistryConflict,
     StoredBatch,
-    batches,
 )
+from peltier_store.registry.extensions import batches
 
 from tests.adapters_store.store.registry.conftest import add_file
 

@@ -18,9 +18,9 @@ from peltier_store.registry.errors import (
     TrainingUnknown,
     TrainingWaits,
 )
-from peltier_store.registry.files import find_file, forget_file
-from peltier_store.registry.idempotency import find_repeated, keep
-from peltier_store.registry.records import (
+from peltier_store.registry.extensions.files import find_file, forget_file
+from peltier_store.registry.extensions.idempotency import find_repeated, keep
+from peltier_store.registry.extensions.queue_records import (
     FINAL_STATES,
     STATES,
     IdempotencyKey,
@@ -30,12 +30,9 @@ from peltier_store.registry.records import (
     StoredTraining,
     TrainingDraft,
     TrainingSummary,
-    check_name,
-    check_text,
 )
-from peltier_store.registry.tables import FileRow, TrainingEventRow, TrainingRow
-from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.training_state import (
+from peltier_store.registry.extensions.queue_tables import FileRow, TrainingEventRow, TrainingRow
+from peltier_store.registry.extensions.training_state import (
     change,
     count_unfinished,
     find,
@@ -43,6 +40,8 @@ from peltier_store.registry.training_state import (
     record,
     select_trainings,
 )
+from peltier_store.registry.records import check_name, check_text
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
 
 T = TypeVar("T")

@@ -14,12 +14,11 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord, LeaseLost
-from peltier_store.registry.leases import is_over
-from peltier_store.registry.records import NewEvent, Reservation, StoredTraining, VersionRecord
-from peltier_store.registry.tables import TenantRow, TrainingRow
-from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.training_owner import end, grant
-from peltier_store.registry.training_state import (
+from peltier_store.registry.extensions.leases import is_over
+from peltier_store.registry.extensions.queue_records import NewEvent, StoredTraining
+from peltier_store.registry.extensions.queue_tables import TrainingRow
+from peltier_store.registry.extensions.training_owner import end, grant
+from peltier_store.registry.extensions.training_state import (
     change,
     find,
     find_minutes,
@@ -29,6 +28,9 @@ from peltier_store.registry.training_state import (
     spend,
     training_of,
 )
+from peltier_store.registry.records import Reservation, VersionRecord
+from peltier_store.registry.tables import TenantRow
+from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 LEASE = timedelta(seconds=60)

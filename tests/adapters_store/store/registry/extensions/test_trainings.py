@@ -25,12 +25,10 @@ from peltier_store.registry import (
     TrainingTooLarge,
     TrainingUnknown,
     TrainingWaits,
-    training_holder,
-    training_owner,
-    training_state,
 )
-from peltier_store.registry.idempotency import forget_keys
-from peltier_store.registry.tables import IdempotencyKeyRow, TrainingTimeRow
+from peltier_store.registry.extensions import training_holder, training_owner, training_state
+from peltier_store.registry.extensions.idempotency import forget_keys
+from peltier_store.registry.extensions.queue_tables import IdempotencyKeyRow, TrainingTimeRow
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import select, update
 

@@ -16,20 +16,19 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, ins
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import BatchUnknown, LeaseLost, QuotaReached, RegistryConflict
-from peltier_store.registry.files import add_result, find_file
-from peltier_store.registry.idempotency import find_repeated, keep
-from peltier_store.registry.leases import is_over
-from peltier_store.registry.records import (
+from peltier_store.registry.extensions.files import add_result, find_file
+from peltier_store.registry.extensions.idempotency import find_repeated, keep
+from peltier_store.registry.extensions.leases import is_over
+from peltier_store.registry.extensions.queue_records import (
     ENDED_BATCHES,
     BatchDraft,
     BatchPart,
     IdempotencyKey,
     NewFile,
-    Reservation,
     StoredBatch,
-    check_text,
 )
-from peltier_store.registry.tables import BatchPartRow, BatchRow
+from peltier_store.registry.extensions.queue_tables import BatchPartRow, BatchRow
+from peltier_store.registry.records import Reservation, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction, read_clock
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Subquery, delete, func, insert, select, update
 
-from peltier_store.registry.records import FINAL_STATES, NewEvent, StoredTraining, TrainingSummary, check_text
-from peltier_store.registry.tables import TrainingEventRow, TrainingRow, TrainingTimeRow
+from peltier_store.registry.extensions.queue_records import FINAL_STATES, NewEvent, StoredTraining, TrainingSummary
+from peltier_store.registry.extensions.queue_tables import TrainingEventRow, TrainingRow, TrainingTimeRow
+from peltier_store.registry.records import check_text
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 # Older events of progress and of checkpoints are removed, so that the log of a long training stays bounded.
