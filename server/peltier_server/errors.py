@@ -60,10 +60,9 @@ from starlette.types import Scope
 
 from peltier_server import retry_hints
 
-# The errors that a request for predictions may have, whatever it asks; and those of a request for one task.
-PREDICTION_ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
+# The errors of any request of a route that needs a scope and is counted by quotas; and more of one for a task.
+_SCOPED_ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 TASK_ERRORS = (
-    *PREDICTION_ERRORS,
     AdapterNotFound,
     VersionNotFound,
     InferenceFailed,
@@ -198,6 +197,11 @@ def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERR
         # The framework would describe a 422, which such a route never returns.
         described["4XX"] = {"model": shape.model, "description": "Any other refusal."}
     return described
+
+
+def scoped_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that needs a scope and is counted by quotas, and may raise `errors` besides."""
+    return describe_errors(*_SCOPED_ERRORS, *errors, shape=shape)
 
 
 def _from_store(error: AdapterError) -> PeltierError:

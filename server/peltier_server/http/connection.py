@@ -8,7 +8,7 @@ import asyncio
 import socket
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -109,12 +109,6 @@ class RequestHead:
             self._clock = None
 
 
-class Cycle(Protocol):
-    """One request and its answer."""
-
-    response_started: bool
-
-
 class AnswerOutput:
     """The transport of a connection. Two writes take the kernel twice as long as one, so the head of an answer waits
     for the first bytes of the body. It leaves alone if they do not follow before the next turn of the event loop.
@@ -122,13 +116,13 @@ class AnswerOutput:
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
-        self._expected: Cycle | None = None
+        self._expected: RequestResponseCycle | None = None
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def expect_head(self, cycle: Cycle) -> None:
+    def expect_head(self, cycle: RequestResponseCycle) -> None:
         """Says that the first write after the beginning of this answer is its head."""
         self._expected = cycle
 

@@ -11,7 +11,7 @@ from peltier_client.protocol import Input, Parameters, Priority, RequestModel, R
 from peltier_client.protocol.predict import state_rule
 from pydantic import Field, StrictBool
 
-from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
@@ -20,7 +20,7 @@ from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.protocols.embed import TruncationDirection
 from peltier_server.protocols.pooling import vllm_answer
 
-_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS)}
 _OneOrTwo = Annotated[list[Text], Field(min_length=1, max_length=2)]
 
 router = scoped_router("predict", "classify")

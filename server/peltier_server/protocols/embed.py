@@ -11,7 +11,7 @@ from peltier_client.protocol.predict import state_rule
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 from pydantic_core import to_json
 
-from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, answer_json, resolve, resolve_embedding
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
@@ -29,7 +29,7 @@ _Texts = Annotated[
     state_rule("must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"),
 ]
 
-_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS)}
 
 router = scoped_router("predict", "embed")
 
@@ -167,7 +167,7 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
 @router.post(
     "/embed_sparse",
     response_model=list[list[SparseValue]],
-    responses={200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=SPARSE_ERRORS)},
+    responses={200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=SPARSE_ERRORS)},
 )
 async def embed_sparse(body: SparseRequest, request: Request) -> Response:
     """The terms of texts with their weights, in the order of the vocabulary, by a sparse-embedding task. Other models

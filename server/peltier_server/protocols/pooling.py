@@ -11,14 +11,14 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import ResponseModel
 
-from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.prediction import TRUNCATION_HEADER, Prediction
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingUsage, token_usage
 
-_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS)}
 
 router = scoped_router("predict", "classify")
 

@@ -19,7 +19,7 @@ from peltier_client.protocol import (
 )
 from pydantic import Field, StrictBool
 
-from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, answer_json, resolve
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
@@ -34,7 +34,7 @@ from peltier_server.protocols.embed import TruncationDirection
 # Where an error names inputs of a prediction, each of which is here a document.
 _INPUT = re.compile(r"^input(?= \d+: )|(?<= more )input(?=s?\)$)")
 
-_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS)}
+_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS)}
 
 router = scoped_router("predict", "rerank")
 

@@ -11,14 +11,8 @@ from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
     Conflict,
-    Draining,
-    Forbidden,
-    InvalidInput,
-    NotReady,
     QueueFull,
-    QuotaExceeded,
     StorageFull,
-    Unauthorized,
     Unavailable,
     VersionNotFound,
 )
@@ -41,7 +35,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.catalog.publisher import UploadTarget
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import (
     Accepted,
     Changing,
@@ -55,8 +49,7 @@ from peltier_server.http.application import (
 from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import UploadRoute, scoped_router
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
-_OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
+_OF_CHANGES = (AdapterNotFound, Unavailable)
 
 # To parse and write a character of a manifest takes as long as to tokenise a fiftieth of one.
 _CHARS_PER_COST = 50
@@ -93,7 +86,7 @@ class UploadForm(BaseModel):
     form_limits={"max_files": 2, "max_fields": 8, "max_part_size": 4096},
     responses={
         200: {"model": UploadedVersion, "description": "These bytes already are a version of this adapter."},
-        **describe_errors(*_SHARED, ArtifactRefused, QueueFull, Unavailable, StorageFull),
+        **scoped_errors(ArtifactRefused, QueueFull, Unavailable, StorageFull),
     },
 )
 async def upload(
@@ -121,7 +114,7 @@ async def upload(
     return UploadedVersion(**entry.on_the_wire.model_dump(), created=created, live=live, aliases=aliases)
 
 
-@router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))
+@router.get("", response_model=AdapterPage, responses=scoped_errors())
 async def list_adapters(  # noqa: PLR0913 - each is a query parameter
     context: Context,
     service: Accepted,
@@ -143,20 +136,20 @@ def _as_it_is(body: BaseModel) -> Response:
     return Response(body.model_dump_json(by_alias=True), media_type="application/json")
 
 
-@router.get("/{name}", response_model=Adapter, responses=describe_errors(*_SHARED, AdapterNotFound))
+@router.get("/{name}", response_model=Adapter, responses=scoped_errors(AdapterNotFound))
 async def get_adapter(name: str, context: Context, service: Accepted) -> Response:
     """One adapter with its newest version and its aliases."""
     return _as_it_is(service.catalog.get(context.tenant, name).on_the_wire)
 
 
-@changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
+@changes.patch("/{name}", responses=scoped_errors(*_OF_CHANGES))
 async def change_adapter(name: str, body: AdapterChange, context: Context, service: Changing) -> Adapter:
     """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
     await service.version_admin.set_public(context.caller, name, public=body.public)
     return service.catalog.get(context.tenant, name).on_the_wire
 
 
-@router.get("/{name}/versions", response_model=VersionList, responses=describe_errors(*_SHARED, AdapterNotFound))
+@router.get("/{name}/versions", response_model=VersionList, responses=scoped_errors(AdapterNotFound))
 async def list_versions(  # noqa: PLR0913 - each is a parameter of the address
     name: str,
     context: Context,
@@ -175,7 +168,7 @@ async def list_versions(  # noqa: PLR0913 - each is a parameter of the address
 @router.get(
     "/{name}/versions/{version}",
     response_model=AdapterVersion,
-    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
+    responses=scoped_errors(AdapterNotFound, VersionNotFound),
 )
 async def get_version(name: str, version: VersionNumber, context: Context, service: Accepted) -> Response:
     """One version with its labels and the metrics of its training."""
@@ -185,7 +178,7 @@ async def get_version(name: str, version: VersionNumber, context: Context, servi
 @router.get(
     "/{name}/versions/{version}/manifest",
     response_model=VersionManifest,
-    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
+    responses=scoped_errors(AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
 )
 async def get_manifest(
     name: str, version: VersionNumber, context: Context, service: Accepted, threads: Threads
@@ -217,7 +210,7 @@ def _count(part: PartSpec, config: BackboneConfig) -> PartCounts:
 @router.get(
     "/{name}/versions/{version}/report",
     response_model=VersionReport,
-    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
+    responses=scoped_errors(AdapterNotFound, VersionNotFound, QueueFull, Unavailable),
 )
 async def get_report(name: str, version: VersionNumber, context: Context, service: Accepted) -> Response:
     """The report of a version's training; null if none was uploaded with it."""
@@ -235,7 +228,7 @@ async def get_report(name: str, version: VersionNumber, context: Context, servic
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         304: {"description": "The caller has these bytes."},
-        **describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull),
+        **scoped_errors(AdapterNotFound, VersionNotFound, QueueFull),
     },
 )
 async def download(
@@ -261,7 +254,7 @@ async def download(
     return StreamingResponse(_joined(first, pieces), headers=headers, media_type="application/octet-stream")
 
 
-@changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
+@changes.delete("/{name}", status_code=204, response_class=Response, responses=scoped_errors(*_OF_CHANGES))
 async def delete_adapter(name: str, context: Context, service: Changing) -> None:
     """Delete every version and alias; requests in flight still get their answers, and each version can be undeleted."""
     await service.version_admin.delete(context.caller, name)
@@ -271,7 +264,7 @@ async def delete_adapter(name: str, context: Context, service: Changing) -> None
     "/{name}/versions/{version}",
     status_code=204,
     response_class=Response,
-    responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict),
+    responses=scoped_errors(*_OF_CHANGES, VersionNotFound, Conflict),
 )
 async def delete_version(name: str, version: VersionNumber, context: Context, service: Changing) -> None:
     """Delete one version that no alias names. It can be undeleted; its number is never given out again."""
@@ -280,14 +273,14 @@ async def delete_version(name: str, version: VersionNumber, context: Context, se
 
 @changes.post(
     "/{name}/versions/{version}/undelete",
-    responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict, StorageFull),
+    responses=scoped_errors(*_OF_CHANGES, VersionNotFound, Conflict, StorageFull),
 )
 async def undelete_version(name: str, version: VersionNumber, context: Context, service: Changing) -> AdapterVersion:
     """Bring a deleted version back as it was, within its grace period."""
     return (await service.version_admin.undelete(context.caller, name, version)).on_the_wire
 
 
-@changes.post("/{name}/versions/{version}/deprecate", responses=describe_errors(*_OF_CHANGES, VersionNotFound))
+@changes.post("/{name}/versions/{version}/deprecate", responses=scoped_errors(*_OF_CHANGES, VersionNotFound))
 async def deprecate_version(
     name: str, version: VersionNumber, body: DeprecationRequest, context: Context, service: Changing
 ) -> AdapterVersion:

@@ -5,12 +5,6 @@ from peltier_client.errors import (
     AdapterNotFound,
     AnswerNotFound,
     Conflict,
-    Draining,
-    Forbidden,
-    InvalidInput,
-    NotReady,
-    QuotaExceeded,
-    Unauthorized,
     Unavailable,
     VersionNotFound,
 )
@@ -26,16 +20,15 @@ from peltier_client.protocol import (
 )
 from peltier_store.registry import AliasHistoryEntry, AliasRecord, StoredRollout
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Threads
 from peltier_server.http.list_pages import ListPage, answer_page
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.rollouts.rollouts import rollout_on_the_wire
 
-_ANY = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
-_SHARED = (*_ANY, AdapterNotFound)
+_SHARED = (AdapterNotFound,)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
-_OF_FEEDBACK = (*_ANY, Unavailable, AnswerNotFound, AdapterNotFound, Conflict)
+_OF_FEEDBACK = (Unavailable, AnswerNotFound, AdapterNotFound, Conflict)
 
 _PREFIX = "/v1/adapters/{name}/aliases"
 
@@ -46,7 +39,7 @@ changes = scoped_router("publish", "aliases", _PREFIX)
 feedback = scoped_router("predict", "feedback", "/v1/feedback")
 
 
-@router.get("", responses=describe_errors(*_SHARED))
+@router.get("", responses=scoped_errors(*_SHARED))
 async def list_aliases(name: str, context: Context, service: Accepted) -> AliasList:
     """Every alias of an adapter, in order of name."""
     published = service.catalog.get(context.tenant, name)
@@ -56,7 +49,7 @@ async def list_aliases(name: str, context: Context, service: Accepted) -> AliasL
 @router.get(
     "/{alias}/history",
     response_model=AliasHistory,
-    responses=describe_errors(*_SHARED, VersionNotFound, Unavailable),
+    responses=scoped_errors(*_SHARED, VersionNotFound, Unavailable),
 )
 async def alias_history(name: str, alias: str, context: Context, service: Accepted, threads: Threads) -> Response:
     """What an alias has meant, newest first, and who said so; no versions where it was deleted."""
@@ -70,7 +63,7 @@ def _change_on_the_wire(change: AliasHistoryEntry) -> AliasChange:
     return AliasChange(versions=dict(change.split or {}), created_at=change.created_at, created_by=change.created_by)
 
 
-@router.get("/{alias}", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))
+@router.get("/{alias}", responses=scoped_errors(*_SHARED, VersionNotFound, Unavailable))
 async def get_alias(name: str, alias: str, context: Context, service: Accepted) -> Alias:
     """One alias, with its newest guarded change: what is counted, the evidence, and the decision."""
     published = service.catalog.get(context.tenant, name)
@@ -82,7 +75,7 @@ async def get_alias(name: str, alias: str, context: Context, service: Accepted) 
     return _on_the_wire(current, rollout)
 
 
-@changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES, Conflict))
+@changes.put("/{alias}", responses=scoped_errors(*_OF_CHANGES, Conflict))
 async def set_alias(name: str, alias: str, body: AliasRequest, context: Context, service: Changing) -> Alias:
     """Make an alias mean a version, or several with the share of requests that each gets, in one step; or begin a
     guarded change to a candidate, which the server promotes or rolls back.
@@ -95,26 +88,26 @@ async def set_alias(name: str, alias: str, body: AliasRequest, context: Context,
     return _on_the_wire(await service.version_admin.set_alias(context.caller, name, check_alias(alias), body.split))
 
 
-@changes.post("/{alias}/rollback", responses=describe_errors(*_OF_CHANGES, Conflict))
+@changes.post("/{alias}/rollback", responses=scoped_errors(*_OF_CHANGES, Conflict))
 async def rollback_alias(name: str, alias: str, context: Context, service: Changing) -> Alias:
     """Make an alias mean what it meant before; again, and it goes one more step back."""
     return _on_the_wire(await service.version_admin.roll_back(context.caller, name, check_alias(alias)))
 
 
-@changes.post("/{alias}/stop", responses=describe_errors(*_OF_CHANGES, Conflict))
+@changes.post("/{alias}/stop", responses=scoped_errors(*_OF_CHANGES, Conflict))
 async def stop_rollout(name: str, alias: str, context: Context, service: Changing) -> Alias:
     """End the guarded change of an alias; the version that the alias meant before answers every request."""
     stopped = await service.rollouts.stop(context.caller, name, check_alias(alias))
     return _on_the_wire(stopped, stopped.rollout)
 
 
-@changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
+@changes.delete("/{alias}", status_code=204, response_class=Response, responses=scoped_errors(*_OF_CHANGES))
 async def delete_alias(name: str, alias: str, context: Context, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
     await service.version_admin.delete_alias(context.caller, name, check_alias(alias))
 
 
-@feedback.post("", responses=describe_errors(*_OF_FEEDBACK))
+@feedback.post("", responses=scoped_errors(*_OF_FEEDBACK))
 async def give_feedback(body: FeedbackRequest, context: Context, service: Changing) -> Feedback:
     """Tell the right answer to a row of a request that an alias with a guarded change has answered. Any replica takes
     it, once for each row."""

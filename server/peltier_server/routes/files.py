@@ -7,15 +7,9 @@ from typing import Annotated, Literal
 from fastapi import Form, Query, Request, Response, UploadFile
 from peltier_client.errors import (
     Conflict,
-    Draining,
     FileNotFound,
-    Forbidden,
-    InvalidInput,
-    NotReady,
     QueueFull,
-    QuotaExceeded,
     StorageFull,
-    Unauthorized,
     Unavailable,
 )
 from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
@@ -25,15 +19,13 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.context import RequestContext
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Limit, Threads, Uploads, accept
 from peltier_server.http.list_pages import ListPage, answer_page, by_ids
 from peltier_server.http.scoped_route import ScopedRoute, UploadRoute, scoped_router
 from peltier_server.http.uploads import FORM_BYTES
 from peltier_server.service import Service
 from peltier_server.trainings.intake import SCOPES, readable_purposes
-
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
 
 After = Annotated[str | None, Query(max_length=64, description="The id of the last file of the page before.")]
 Purpose = Annotated[FilePurpose | Literal["batch_output"] | None, Query(description="Only files of this purpose.")]
@@ -73,7 +65,7 @@ class FileForm(BaseModel):
     "",
     status_code=201,
     form_limits={"max_files": 1, "max_fields": 4, "max_part_size": 4096},
-    responses=describe_errors(*_SHARED, QueueFull, StorageFull),
+    responses=scoped_errors(Unavailable, QueueFull, StorageFull),
 )
 async def upload_file(
     form: Annotated[FileForm, Form(media_type="multipart/form-data")],
@@ -91,7 +83,7 @@ async def upload_file(
     return file_on_the_wire(kept)
 
 
-@router.get("", response_model=FileList, responses=describe_errors(*_SHARED, FileNotFound))
+@router.get("", response_model=FileList, responses=scoped_errors(Unavailable, FileNotFound))
 async def list_files(  # noqa: PLR0913 - each is a query parameter
     context: Context,
     service: Accepted,
@@ -111,7 +103,7 @@ async def list_files(  # noqa: PLR0913 - each is a query parameter
     return await answer_page(threads, context, page)
 
 
-@router.get("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound))
+@router.get("/{file_id}", responses=scoped_errors(Unavailable, FileNotFound))
 async def get_file(file_id: str, context: Context, service: Accepted) -> File:
     """One file."""
     return file_on_the_wire(await _find(service, context, file_id))
@@ -122,7 +114,7 @@ async def get_file(file_id: str, context: Context, service: Accepted) -> File:
     response_class=Response,
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
-        **describe_errors(*_SHARED, FileNotFound, QueueFull),
+        **scoped_errors(Unavailable, FileNotFound, QueueFull),
     },
 )
 async def get_content(file_id: str, context: Context, service: Accepted) -> Response:
@@ -136,7 +128,7 @@ async def get_content(file_id: str, context: Context, service: Accepted) -> Resp
     return StreamingResponse(_joined(first, pieces), headers=headers, media_type="application/octet-stream")
 
 
-@router.delete("/{file_id}", responses=describe_errors(*_SHARED, FileNotFound, Conflict))
+@router.delete("/{file_id}", responses=scoped_errors(Unavailable, FileNotFound, Conflict))
 async def delete_file(file_id: str, context: Context, service: Changing) -> FileDeleted:
     """Delete a file that no training and no batch needs any more."""
     await _find(service, context, file_id)

@@ -3,30 +3,23 @@
 from fastapi import Response
 from peltier_client.errors import (
     AdapterNotFound,
-    Draining,
-    Forbidden,
     InferenceFailed,
-    InvalidInput,
-    NotReady,
-    QuotaExceeded,
     StorageFull,
     TooLarge,
-    Unauthorized,
     Unavailable,
 )
 from peltier_client.protocol import AdapterPin, PinRequest
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Changing, Context
 from peltier_server.http.scoped_route import scoped_router
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
-_OF_PINS = (*_SHARED, StorageFull, TooLarge, InferenceFailed, Unavailable)
+_OF_PINS = (AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable)
 
 changes = scoped_router("publish", "pins", "/v1/adapters/{name}")
 
 
-@changes.put("/pin", responses=describe_errors(*_OF_PINS))
+@changes.put("/pin", responses=scoped_errors(*_OF_PINS))
 async def pin_adapter(name: str, body: PinRequest, context: Context, service: Changing) -> AdapterPin:
     """Keep the versions that answer the bare name on the device of every replica. This replica has loaded them when it
     answers."""
@@ -34,7 +27,7 @@ async def pin_adapter(name: str, body: PinRequest, context: Context, service: Ch
     return AdapterPin.model_validate(pin, from_attributes=True)
 
 
-@changes.delete("/pin", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, Unavailable))
+@changes.delete("/pin", status_code=204, response_class=Response, responses=scoped_errors(AdapterNotFound, Unavailable))
 async def unpin_adapter(name: str, context: Context, service: Changing) -> None:
     """Release the pin of an adapter, if it has one: it stays in memory until it is evicted."""
     await service.version_admin.unpin(context.caller, name)

@@ -15,7 +15,7 @@ from peltier_client.protocol import (
     TextPiece,
 )
 
-from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, get_context, resolve
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
@@ -38,8 +38,8 @@ _STREAMED: dict[str, Any] = {
     "headers": TRUNCATION_HEADER,
 }
 
-_RESPONSES = {200: _STREAMED, **describe_errors(*TASK_ERRORS)}
-_MIXED_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*PREDICTION_ERRORS, QueueFull)}
+_RESPONSES = {200: _STREAMED, **scoped_errors(*TASK_ERRORS)}
+_MIXED_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(QueueFull)}
 
 router = scoped_router("predict", "predict", "/v1")
 

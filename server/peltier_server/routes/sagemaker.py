@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from peltier_client.errors import Draining, InvalidInput, NotReady
 from peltier_client.protocol import PredictRequest, PredictResponse, ReadyResponse
 
-from peltier_server.errors import TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, describe_errors, scoped_errors
 from peltier_server.http.application import AnyTime, get_context
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.routes.predict import predict
@@ -29,7 +29,7 @@ async def ping(lifecycle: AnyTime) -> ReadyResponse:
     return ReadyResponse()
 
 
-@router.post("/invocations", response_model=PredictResponse, responses=describe_errors(*TASK_ERRORS))
+@router.post("/invocations", response_model=PredictResponse, responses=scoped_errors(*TASK_ERRORS))
 async def invoke(body: PredictRequest, request: Request) -> Response:
     """Answer inputs with the task that the header `x-amzn-sagemaker-custom-attributes` names as `task=NAME`."""
     found = _TASK.search(get_context(request).headers.get(_ATTRIBUTES, ""))

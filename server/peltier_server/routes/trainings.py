@@ -8,17 +8,11 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request, Response
 from peltier_client.errors import (
     Conflict,
-    Draining,
     FileNotFound,
-    Forbidden,
-    InvalidInput,
-    NotReady,
     PeltierError,
     QueueFull,
-    QuotaExceeded,
     StorageFull,
     TrainingNotFound,
-    Unauthorized,
     Unavailable,
 )
 from peltier_client.protocol import (
@@ -34,16 +28,15 @@ from peltier_client.protocol import (
 )
 from peltier_store import registry
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Limit, NameCursor, Threads, get_lifecycle
 from peltier_server.http.events import HEARTBEAT, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.idempotency import Repeatable
 from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import scoped_router
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
-_OF_ONE = describe_errors(*_SHARED, TrainingNotFound)
-_OF_CHANGES = describe_errors(*_SHARED, TrainingNotFound, Conflict)
+_OF_ONE = scoped_errors(Unavailable, TrainingNotFound)
+_OF_CHANGES = scoped_errors(Unavailable, TrainingNotFound, Conflict)
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "The events, until the training has ended.", "content": {MEDIA_TYPE: {}}},
     204: {"description": "The training has ended, and the caller has its last event."},
@@ -59,7 +52,7 @@ LastEvent = Annotated[str, Header(alias="Last-Event-ID", pattern="^[0-9]{0,18}$"
 router = scoped_router("train", "trainings", "/v1/trainings")
 
 
-@router.post("", status_code=202, responses=describe_errors(*_SHARED, FileNotFound, Conflict, QueueFull, StorageFull))
+@router.post("", status_code=202, responses=scoped_errors(Unavailable, FileNotFound, Conflict, QueueFull, StorageFull))
 async def create_training(body: TrainingRequest, context: Context, service: Changing, key: Repeatable) -> Training:
     """Train an adapter on examples. The training waits for a worker; its adapter then becomes the task's next
     version. A repeated request with the same `Idempotency-Key` gets the training of the first one."""
@@ -94,7 +87,7 @@ async def get_training(training_id: str, context: Context, service: Accepted) ->
 @router.get(
     "/{training_id}/events",
     response_class=Response,
-    responses={**_STREAMED, **describe_errors(*_SHARED, TrainingNotFound, QueueFull)},
+    responses={**_STREAMED, **scoped_errors(Unavailable, TrainingNotFound, QueueFull)},
 )
 async def stream_events(
     training_id: str, request: Request, context: Context, service: Accepted, last_event_id: LastEvent = ""

@@ -19,7 +19,7 @@ from peltier_client.quality.comparison import MAIN_METRICS, JudgedPair, judge_pa
 from peltier_client.quality.judgement import AnsweredSide, LabelReader
 from pydantic_core import PydanticSerializationError, to_json
 
-from peltier_server.errors import PREDICTION_ERRORS, describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import accept, get_context
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
@@ -32,7 +32,7 @@ _SHOWN_PROBLEM_CHARS = 400
 router = scoped_router("predict", "predict", "/v1")
 
 
-@router.post("/compare", response_model=ComparisonResponse, responses=describe_errors(*PREDICTION_ERRORS))
+@router.post("/compare", response_model=ComparisonResponse, responses=scoped_errors())
 async def compare(body: ComparisonRequest, request: Request) -> Response:
     """Compare two versions by the answers that they gave to the same labelled rows: metrics, the rows that differ, and
     a significance test, as `peltier compare` prints them. Nothing is predicted."""

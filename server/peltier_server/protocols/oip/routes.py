@@ -23,7 +23,7 @@ from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
 from peltier_server.context import context_of
-from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, describe_errors, scoped_errors
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, answer_json, resolve
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
@@ -64,12 +64,10 @@ _WITH_SCORES = ("classification", "multilabel")
 _EVERY = RepositoryIndexRequest()
 _LOAD, _UNLOAD = LoadRequest(), UnloadRequest()
 
-_SHARED = describe_errors(*PREDICTION_ERRORS, shape=OIP_ERRORS)
-_OF_ONE_MODEL = describe_errors(*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
-_OF_LOADS = describe_errors(
-    *PREDICTION_ERRORS, AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable, shape=OIP_ERRORS
-)
-_INFER = {200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OIP_ERRORS)}
+_SHARED = scoped_errors(shape=OIP_ERRORS)
+_OF_ONE_MODEL = scoped_errors(AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
+_OF_LOADS = scoped_errors(AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable, shape=OIP_ERRORS)
+_INFER = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=OIP_ERRORS)}
 
 
 class TensorRoute(ScopedRoute):

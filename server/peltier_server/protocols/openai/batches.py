@@ -7,20 +7,16 @@ from fastapi import Query, Response
 from peltier_client.errors import (
     BatchNotFound,
     Conflict,
-    Draining,
     FileNotFound,
-    Forbidden,
     InvalidInput,
-    NotReady,
     QuotaExceeded,
-    Unauthorized,
     Unavailable,
 )
 from peltier_client.protocol import Batch, BatchCounts, BatchError, BatchErrors, BatchList, BatchRequest
 from peltier_store.registry import BatchDraft, QuotaReached, StoredBatch, StoredFile
 
 from peltier_server import retry_hints
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Threads
 from peltier_server.http.idempotency import Repeatable
 from peltier_server.http.list_pages import ListPage, answer_page, by_ids
@@ -28,8 +24,7 @@ from peltier_server.http.scoped_route import scoped_router
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.trainings.intake import readable_purposes
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
-_OF_ONE = describe_errors(*_SHARED, BatchNotFound, shape=OPENAI_ERRORS)
+_OF_ONE = scoped_errors(Unavailable, BatchNotFound, shape=OPENAI_ERRORS)
 
 BatchLimit = Annotated[int, Query(ge=1, le=100)]
 AfterBatch = Annotated[str | None, Query(max_length=64, description="The id of the last batch of the page before.")]
@@ -37,7 +32,7 @@ AfterBatch = Annotated[str | None, Query(max_length=64, description="The id of t
 router = scoped_router("predict", "openai", "/v1/batches")
 
 
-@router.post("", responses=describe_errors(*_SHARED, FileNotFound, shape=OPENAI_ERRORS))
+@router.post("", responses=scoped_errors(Unavailable, FileNotFound, shape=OPENAI_ERRORS))
 async def create_batch(body: BatchRequest, context: Context, service: Changing, key: Repeatable) -> Batch:
     """Answer the requests in a file, after live requests. The answers are in `output_file_id` at the end, the errors in
     `error_file_id`. A repeated request with the same `Idempotency-Key` gets the batch of the first one."""
@@ -77,7 +72,7 @@ async def get_batch(batch_id: str, context: Context, service: Accepted) -> Batch
     return batch_on_the_wire(await service.store.registry.batches.find(context.tenant, batch_id))
 
 
-@router.post("/{batch_id}/cancel", responses=describe_errors(*_SHARED, BatchNotFound, Conflict, shape=OPENAI_ERRORS))
+@router.post("/{batch_id}/cancel", responses=scoped_errors(Unavailable, BatchNotFound, Conflict, shape=OPENAI_ERRORS))
 async def cancel_batch(batch_id: str, context: Context, service: Changing) -> Batch:
     """Cancel a batch. Its results until then are in its files."""
     batches = service.store.registry.batches

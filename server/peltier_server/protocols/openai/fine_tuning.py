@@ -7,20 +7,15 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from peltier_client.errors import (
     Conflict,
-    Draining,
     FileNotFound,
-    Forbidden,
     InvalidInput,
-    NotReady,
-    QuotaExceeded,
     StorageFull,
     TrainingNotFound,
-    Unauthorized,
     Unavailable,
 )
 from peltier_store.registry import StoredEvent, StoredTraining, TrainingSummary
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Threads
 from peltier_server.http.idempotency import Repeatable
 from peltier_server.http.list_pages import MAX_PAGE_BYTES, ListPage, answer_page, by_ids, has_more
@@ -37,10 +32,9 @@ from peltier_server.protocols.openai.jobs import checkpoints_of, event_on_the_wi
 from peltier_server.service import Service
 from peltier_server.trainings.intake import FINE_TUNE
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, Unavailable)
-_OF_ONE = describe_errors(*_SHARED, TrainingNotFound, shape=OPENAI_ERRORS)
-_OF_CHANGES = describe_errors(*_SHARED, TrainingNotFound, Conflict, shape=OPENAI_ERRORS)
-_CREATED = describe_errors(*_SHARED, FileNotFound, Conflict, StorageFull, shape=OPENAI_ERRORS)
+_OF_ONE = scoped_errors(Unavailable, TrainingNotFound, shape=OPENAI_ERRORS)
+_OF_CHANGES = scoped_errors(Unavailable, TrainingNotFound, Conflict, shape=OPENAI_ERRORS)
+_CREATED = scoped_errors(Unavailable, FileNotFound, Conflict, StorageFull, shape=OPENAI_ERRORS)
 _EVENT_PAGE = 1000
 # Characters that are tokenised in the time in which an event becomes a checkpoint.
 _COST_OF_AN_EVENT = 8

@@ -11,7 +11,7 @@ from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import BACKBONE_TASK
 
 from peltier_server.catalog.published import Entry, Published
-from peltier_server.errors import PREDICTION_ERRORS, TASK_ERRORS, describe_errors
+from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import Accepted, Context, accept, answer_json, resolve, resolve_embedding
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
@@ -35,7 +35,7 @@ from peltier_server.protocols.openai.messages import (
 )
 from peltier_server.service import Service
 
-_OF_ONE_MODEL = (*PREDICTION_ERRORS, AdapterNotFound, VersionNotFound)
+_OF_ONE_MODEL = (AdapterNotFound, VersionNotFound)
 _PAGE = 1000
 # Clients of OpenAI's own list request only one page, so the default page is long.
 MAX_MODELS = 10_000
@@ -53,7 +53,7 @@ router = scoped_router("predict", "openai", "/v1")
 @router.post(
     "/completions",
     response_model=Completion,
-    responses={200: _STREAMED, **describe_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
+    responses={200: _STREAMED, **scoped_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
 )
 async def create_completion(body: CompletionRequest, request: Request) -> Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
@@ -74,7 +74,7 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
 @router.post(
     "/embeddings",
     response_model=EmbeddingResponse,
-    responses={200: {"headers": TRUNCATION_HEADER}, **describe_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
+    responses={200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
 )
 async def create_embeddings(body: EmbeddingRequest, request: Request) -> Response:
     """Embed texts: `model` is a task of dense, sparse or multi-vector embeddings, or `_backbone` for the backbone
@@ -89,7 +89,7 @@ async def create_embeddings(body: EmbeddingRequest, request: Request) -> Respons
     return await answer_json(request, embeddings_answer(body, done), done.opening.num_truncated)
 
 
-@router.get("/models", response_model=ModelList, responses=describe_errors(*PREDICTION_ERRORS, shape=OPENAI_ERRORS))
+@router.get("/models", response_model=ModelList, responses=scoped_errors(shape=OPENAI_ERRORS))
 async def list_models(
     request: Request, context: Context, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = ""
 ) -> Response:
@@ -106,7 +106,7 @@ async def list_models(
     return await answer_json(request, answer | {"data": models[:limit]})
 
 
-@router.get("/models/{model}", responses=describe_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))
+@router.get("/models/{model}", responses=scoped_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))
 async def get_model(model: str, context: Context, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
     return _model(model, service.predictor.resolve(context, model).entry)
