@@ -4,7 +4,7 @@
 
 The first lines are of the page with every label in use: a hundred tenants with five statuses each, a hundred versions,
 fifty routes. The others are of a real server: its page, and the CPU time of its whole process while the given number of
-tabs poll `/v1/live` every two seconds, in parts of one core, less that of the idle server before.
+tabs poll it every two seconds, in parts of one core, less that of the idle server before.
 """
 
 import asyncio
@@ -58,8 +58,6 @@ def over_http(server: Server, tasks: list[str], tabs: int, seconds: float) -> No
         for name, accept in FORMATS.items():
             headers = {"accept": accept}
             show(f"/metrics over HTTP, {name}", partial(client.get, "/metrics", headers=headers))
-        show("/v1/live over HTTP", partial(client.get, "/v1/live"))
-        print(f"bytes of a snapshot              {len(client.get('/v1/live').content):,}")
     idle = server.core_share(seconds)
     polled = asyncio.run(polled_share(server, tabs, seconds))
     print(f"{tabs} tabs take {100 * (polled - idle):.2f} % of a core; the idle server {100 * idle:.2f} %")
@@ -72,7 +70,7 @@ async def polled_share(server: Server, tabs: int, seconds: float) -> float:
         async def poll(number: int) -> None:
             await asyncio.sleep(POLL_SECONDS * number / tabs)
             while True:
-                (await client.get("/v1/live")).raise_for_status()
+                (await client.get("/metrics")).raise_for_status()
                 await asyncio.sleep(POLL_SECONDS)
 
         polls = [asyncio.create_task(poll(number)) for number in range(tabs)]

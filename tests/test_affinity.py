@@ -16,6 +16,7 @@ import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.balancer import HAPROXY, Balancer, balanced
 from tests.support.server_process import Server
@@ -176,8 +177,12 @@ def test_the_client_and_the_balancer_agree(pair: Pair) -> None:
 
 def requests(replica: Server) -> Counter[str]:
     """How many requests for each task the replica has answered."""
-    versions = replica.client.get("/v1/live").json()["adapters"]
-    return Counter({one["adapter"]: sum(one["requests"].values()) for one in versions})
+    found = Counter[str]()
+    for family in text_string_to_metric_families(replica.client.get("/metrics").text):
+        for one in family.samples:
+            if one.name == "peltier_adapter_requests_total":
+                found[one.labels["adapter"]] += int(one.value)
+    return found
 
 
 def test_a_hot_task_spills_and_a_cold_one_stays(pair: Pair) -> None:

@@ -39,7 +39,6 @@ from peltier_server.routes import (
     administration,
     aliases,
     files,
-    live,
     operations,
     pages,
     pins,
@@ -83,7 +82,6 @@ _ROUTERS = (
     trainings.router,
     administration.tenants,
     administration.keys,
-    live.router,
     operations.router,
     operations.measures,
     operations.probes,
@@ -94,14 +92,13 @@ _ROUTERS = (
 def create_app(
     settings: CoreSettings,
     metrics_pages: MetricsPages | None = None,
-    replica: str | None = None,
     *,
     extensions: Sequence[Extension] = EXTENSIONS,
 ) -> FastAPI:
     """The ASGI app with the `extensions` that the settings do not leave out. After its start it loads in the
     background: `/health` succeeds at once, `/ready` after the load.
 
-    With `metrics_pages`, `/metrics` has the pages of all replicas, among which this one is `replica`.
+    With `metrics_pages`, `/metrics` has the pages of all replicas.
     """
     extensions = choose_extensions(extensions, settings)
     for extension in extensions:
@@ -123,7 +120,6 @@ def create_app(
         preparation,
         (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
         metrics_pages,
-        replica,
         page=_only(one.page for one in extensions),
         num_files=sum(one.count_files(settings) for one in extensions),
     )

@@ -85,6 +85,7 @@ class Service:
             prices=Prices.of(backbone),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
+        metrics.set_bounds(batch_tokens=queue.max_batch_tokens, device=memory.device_bytes, host=memory.host_bytes)
         self._supervisor = WorkerSupervisor(
             backbone,
             self.batcher,

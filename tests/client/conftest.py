@@ -202,7 +202,7 @@ def contract_answer(request: Received) -> Answer:
         "GET /health": Answer(200, {"status": "ok"}),
         "GET /ready": Answer(200, {"status": "ready"}),
         "GET /info": Answer(200, INFO),
-        "GET /v1/live": Answer(200, LIVE),
+        "GET /metrics": Answer(200, METRICS.encode()),
     }
     return fixed.get(f"{request.method} {path}", error(404, "adapter_not_found", f"no adapter at {path}"))
 
@@ -324,29 +324,15 @@ INFO = {
     "kernels": {"linear": "native"},
     "num_adapters": 3,
 }
-SECONDS: dict[str, Any] = {"bounds": [0.1, 1.0], "counts": [3, 1, 0], "total": 0.6}
-LIVE = {
-    "at": "2026-11-21T00:00:10Z",
-    "started_at": "2026-11-21T00:00:00Z",
-    "ready": True,
-    "runner": {"state": "well", "restarts": 0},
-    "seconds": SECONDS,
-    "tenants": [],
-    "adapters": [],
-    "queue": {"rows": 0, "tokens": 0, "max_tokens": 262_144, "seconds": SECONDS},
-    "batches": {
-        **dict.fromkeys(("rows", "tokens", "adapters", "seconds"), SECONDS),
-        "max_rows": 64,
-        "max_tokens": 4096,
-    },
-    "texts": {"tokens": 0, "step_seconds": SECONDS, "rows": 0},
-    "tiers": [],
-    "lookups": {},
-    "loads": 0,
-    "uploads": {},
-    "quarantined": 0,
-    "quarantine": [],
-}
+METRICS = """
+# TYPE peltier_ready gauge
+peltier_ready 1.0
+process_start_time_seconds 1.7e+09
+peltier_requests_total{code="200",tenant="default"} 3.0
+peltier_runner_restarts_total 0.0
+peltier_queue_tokens{tenant="default"} 0.0
+peltier_queue_max_tokens 262144.0
+"""
 
 
 @pytest.fixture

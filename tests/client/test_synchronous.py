@@ -150,9 +150,9 @@ def test_which_version_answers_is_changed(client: Client) -> None:
 
 
 def test_the_server_about_itself(client: Client) -> None:
-    """Info, the live snapshot, readiness and health are typed."""
+    """Info, metrics, readiness and health are typed."""
     assert client.info().backbone.hidden_size == 384
-    assert client.live().queue.max_tokens == 262_144
+    assert "peltier_ready 1.0" in client.metrics()
     assert client.ready() is True
     assert client.health().status == "ok"
 

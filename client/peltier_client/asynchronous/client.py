@@ -34,7 +34,6 @@ from peltier_client.protocol import (
     HealthResponse,
     InfoResponse,
     KeyInfo,
-    LiveSnapshot,
     NewKey,
     RankedDocument,
     Rollout,
@@ -298,10 +297,9 @@ class AsyncClient:
         """The server's release, backbone and limits."""
         return await self._sender.send(administration.info())
 
-    async def live(self, max_versions: int = 100) -> LiveSnapshot:
-        """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
-        Not retried."""
-        return await self._sender.send(administration.live(max_versions))
+    async def metrics(self) -> str:
+        """The page of `GET /metrics` in Prometheus' text format; requires the scope metrics. Not retried."""
+        return await self._sender.send(administration.metrics())
 
     async def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""

@@ -1,1 +1,1 @@
-"""What `peltier top` shows: the state of a replica read twice, and what happened between."""
+"""What `peltier top` shows: the metrics of a server read twice, and what happened between."""

@@ -16,7 +16,7 @@ Minutes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 QuotaCount = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 # predict uses and lists adapters, publish changes them, train starts trainings and keeps their files, admin runs the
-# server, metrics reads /metrics and /v1/live. The scopes are independent, except that admin also reads these two.
+# server, metrics reads /metrics. The scopes are independent, except that admin also reads it.
 Scope = Literal["predict", "publish", "train", "admin", "metrics"]
 
 MAX_NOTE_LEN = 200

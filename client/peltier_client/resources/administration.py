@@ -15,7 +15,6 @@ from peltier_client.protocol import (
     InfoResponse,
     KeyList,
     KeyRequest,
-    LiveSnapshot,
     NewKey,
     ReadyResponse,
     TenantInfo,
@@ -117,14 +116,17 @@ def info() -> Request[InfoResponse]:
     return Request("GET", "/info", reader(InfoResponse))
 
 
-def live(max_versions: int) -> Request[LiveSnapshot]:
-    """What the replica did since its start and holds now. Not retried, because the answer is about now.
+def metrics() -> Request[str]:
+    """The page that Prometheus reads. Not retried, because the answer is about now.
 
     All callers are of one session, so that a balancer that knows sessions shows them the same replica each time.
     """
-    own = {SESSION_HEADER: "peltier/live"}
-    query = {"adapters": max_versions}
-    return Request("GET", "/v1/live", reader(LiveSnapshot), query=query, headers=own, retried=False)
+
+    def read(response: httpx2.Response) -> str:
+        raise_for_error(response)
+        return response.text
+
+    return Request("GET", "/metrics", read, headers={SESSION_HEADER: "peltier/metrics"}, retried=False)
 
 
 def health() -> Request[HealthResponse]:

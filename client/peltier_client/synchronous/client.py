@@ -31,7 +31,6 @@ from peltier_client.protocol import (
     HealthResponse,
     InfoResponse,
     KeyInfo,
-    LiveSnapshot,
     NewKey,
     RankedDocument,
     Rollout,
@@ -293,10 +292,9 @@ class Client:
         """The server's release, backbone and limits."""
         return self._sender.send(administration.info())
 
-    def live(self, max_versions: int = 100) -> LiveSnapshot:
-        """What the replica did since its start and holds now, with its busiest versions; requires the scope metrics.
-        Not retried."""
-        return self._sender.send(administration.live(max_versions))
+    def metrics(self) -> str:
+        """The page of `GET /metrics` in Prometheus' text format; requires the scope metrics. Not retried."""
+        return self._sender.send(administration.metrics())
 
     def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""

@@ -60,7 +60,7 @@ class Replica:
         sys.setswitchinterval(SWITCH_SECONDS)
         # A server without keys refuses any address but loopback, so it must know where the proxies listen.
         network = settings.network.model_copy(update={"host": http_options().host})
-        app = create_app(settings.model_copy(update={"network": network}), self._pages, _replica_id())
+        app = create_app(settings.model_copy(update={"network": network}), self._pages)
         if os.environ.get(HAPROXY) != "1":
             app.add_middleware(_WithoutRequestId)
         self._state: Any = app.state

@@ -45,8 +45,6 @@ class AppState:
     error_shapes: Sequence[ErrorShape] = ()
     # Only where one address has several replicas.
     metrics_pages: MetricsPages | None = None
-    # The id of this one.
-    replica: str | None = None
     # A page for browsers, which an extension serves; it and the files below it need no caller.
     page: str | None = None
     # The most files and connections that extensions have open.

@@ -27,7 +27,7 @@ from peltier_server.settings import CoreSettings
 from peltier_server.tracing import RequestTrace
 
 # These are asked every few seconds, like the paths that need no caller.
-_UNTRACED = frozenset({"/metrics", "/v1/live"})
+_UNTRACED = frozenset({"/metrics"})
 
 logger = logging.getLogger(__name__)
 

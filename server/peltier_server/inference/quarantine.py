@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from types import TracebackType
 
 from peltier_client.errors import InferenceFailed
@@ -96,10 +95,6 @@ class Quarantine:
     def of(self, tenant: str) -> list[QuarantinedVersion]:
         """The versions in quarantine for `tenant`."""
         return [self._describe(record) for whose, record in self._open() if whose == tenant]
-
-    def first(self, max_versions: int) -> list[tuple[str, QuarantinedVersion]]:
-        """The first versions in quarantine, each with the tenant whose requests are refused."""
-        return [(tenant, self._describe(record)) for tenant, record in islice(self._open(), max_versions)]
 
     def _open(self) -> Iterator[tuple[str, _Record]]:
         return ((tenant, record) for (tenant, _), record in self._records.items() if record.open)

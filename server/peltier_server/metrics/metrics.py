@@ -1,11 +1,8 @@
 """The metrics that Prometheus scrapes, and the page that it reads. Each app has its own."""
 
-import math
-import time
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 
 from prometheus_client import (
@@ -23,7 +20,6 @@ from prometheus_client.utils import floatToGoString
 
 from peltier_server.metrics.series import (
     FINE_SECONDS,
-    BusyVersions,
     Histogram,
     MatchedRoute,
     Series,
@@ -44,9 +40,6 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _ROUTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-
-# A server whose page nobody has read for so long has no scraper.
-_UNSCRAPED_SECONDS = 300.0
 
 
 class Exposition:
@@ -119,8 +112,6 @@ class Metrics:
     def __init__(self, max_versions: int = 100) -> None:
         self._registry = CollectorRegistry()
         self._exposition = Exposition(self._registry)
-        self.started_at = datetime.now(UTC)
-        self._scraped_at = -math.inf
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
         self._tenants = TenantLabels()
@@ -218,6 +209,9 @@ class Metrics:
         )
         self.adapters = self._gauge("peltier_adapters", "Adapters in a cache tier", "tier")
         self.adapter_bytes = self._gauge("peltier_adapter_bytes", "Bytes of adapters in a cache tier", "tier")
+        self._max_adapter_bytes = self._gauge(
+            "peltier_adapter_max_bytes", "Maximum of bytes of adapters in a cache tier", "tier"
+        )
 
     def _add_tenants(self) -> None:
         self.tenant_tokens = self._counter("peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant")
@@ -233,6 +227,7 @@ class Metrics:
         self._tenant_wait_of = cache(self._tenant_wait.labels)
         self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
         self._max_queue_tokens = self._gauge("peltier_queue_max_tokens", "Maximum of tokens in the queue")
+        self._max_batch_tokens = self._gauge("peltier_batch_max_tokens", "Maximum of tokens in a batch")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
 
     def _add_trainings(self) -> None:
@@ -327,32 +322,22 @@ class Metrics:
         self._queued_tokens = tokens_by_tenant
         self._max_queue_tokens.set(max_tokens)
 
+    def set_bounds(self, *, batch_tokens: int, **tier_bytes: int) -> None:
+        """The most tokens of a batch, and the most bytes of adapters in each tier."""
+        self._max_batch_tokens.set(batch_tokens)
+        for tier, most in tier_bytes.items():
+            self._max_adapter_bytes.labels(tier).set(most)
+
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that `accept` prefers, and its content type."""
         self._refresh_queue_tokens()
         page = self._exposition.page(accept)
         self.versions.turn_over()
-        self._scraped_at = time.monotonic()
         return page
 
-    def busiest(self, max_versions: int) -> BusyVersions:
-        """See `VersionMetrics.busiest`. Where nothing scrapes the page, this call gives series to the versions in
-        use."""
-        if time.monotonic() - self._scraped_at > _UNSCRAPED_SECONDS:
-            self.versions.turn_over()
-        return self.versions.busiest(max_versions)
-
     def _refresh_queue_tokens(self) -> None:
-        for label, tokens in self.queued_tokens().items():
-            self._queue_tokens.labels(label).set(tokens)
-
-    def queued_tokens(self) -> Mapping[str, int]:
-        """Tokens in the queue, by the label of their tenant."""
-        return self.by_label(self._queued_tokens())
-
-    def by_label(self, by_tenant: Mapping[str, int]) -> Mapping[str, int]:
-        """Numbers by tenant as numbers by the tenants' labels, with 0 for every other label in use."""
-        found = Counts[str](dict.fromkeys(self._tenants.known, 0))
-        for tenant, number in by_tenant.items():
-            found[self._tenants.of(tenant)] += number
-        return found
+        tokens = Counts[str](dict.fromkeys(self._tenants.known, 0))
+        for tenant, number in self._queued_tokens().items():
+            tokens[self._tenants.of(tenant)] += number
+        for label, number in tokens.items():
+            self._queue_tokens.labels(label).set(number)

@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from heapq import nlargest, nsmallest
 from itertools import accumulate
 from operator import itemgetter
@@ -40,10 +40,8 @@ _STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8)
 # From 0.1 ms to 80 s. Each bound is at most 1.28 times the one before, so that a percentile between them is off by less
 # than 28 %.
 FINE_SECONDS = tuple(sorted({30.0, *(float(f"{step}e{power}") for power in range(-4, 2) for step in _STEPS)}))
-# From 1 ms to 10 s, because a page of the live state has these counts for each version.
-VERSION_SECONDS = tuple(bound for bound in FINE_SECONDS if 0.001 <= bound <= 10)
 # Few buckets, because every version has a series for each.
-_SHOWN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+VERSION_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
 _HALF_LIFE_SECONDS = 600.0
 
@@ -68,27 +66,18 @@ class Series:
 
 
 class Histogram(Collector):
-    """Counts of values up to each of `bounds`, by labels. Prometheus gets the counts up to each of `shown`, which are
-    some of the bounds; all of them by default.
+    """Counts of values up to each of `bounds`, by labels.
 
     The library's own histogram takes two locks for each value, and ten times as long. Every request is counted in
     several histograms, and every row in one.
     """
 
-    def __init__(  # noqa: PLR0913 - what a metric is
-        self,
-        name: str,
-        text: str,
-        bounds: Sequence[float],
-        labels: Sequence[str],
-        registry: CollectorRegistry,
-        *,
-        shown: Sequence[float] | None = None,
+    def __init__(
+        self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
         self._name, self._text = name, text
         self._bounds, self.label_names = bounds, labels
-        kept = bounds if shown is None else shown
-        self._shown = [(_number(bound), bounds.index(bound)) for bound in kept] + [("+Inf", len(bounds))]
+        self._bound_names = [*map(_number, bounds), "+Inf"]
         self._series: dict[tuple[str, ...], Series] = {}
         if not labels:
             self.labels()
@@ -109,13 +98,9 @@ class Histogram(Collector):
         """All series, for the registry."""
         family = HistogramMetricFamily(self._name, self._text, labels=self.label_names)
         for values, series in list(self._series.items()):
-            sums = list(accumulate(series.counts))
-            family.add_metric(values, [(name, sums[place]) for name, place in self._shown], series.total)
+            buckets = list(zip(self._bound_names, accumulate(series.counts), strict=True))
+            family.add_metric(values, buckets, series.total)
         yield family
-
-
-# Requests of versions by status, and their latency.
-BusyVersions = Mapping[VersionLabels, tuple[Mapping[str, int], Series]]
 
 
 class LabelSlots(Generic[K]):
@@ -243,7 +228,6 @@ class VersionMetrics:
             VERSION_SECONDS,
             names,
             registry,
-            shown=_SHOWN_SECONDS,
         )
         self._feedback = Counter(
             "peltier_adapter_feedback_total",
@@ -269,12 +253,6 @@ class VersionMetrics:
         own = labels if self._slots.use(labels) else OTHER
         self._feedback.labels(*own, "right" if is_right else "wrong").inc()
 
-    def busiest(self, max_versions: int) -> BusyVersions:
-        """The versions whose series have most requests, the first one most: their requests by status, and the latency
-        of these."""
-        chosen = nlargest(max_versions, self._series.items(), key=lambda one: one[1].num_requests)
-        return {labels: (series.answers(), series.latency) for labels, series in chosen}
-
     def turn_over(self) -> None:
         """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
         read the last values of the series that end."""
@@ -297,25 +275,14 @@ class _VersionSeries:
         self._seconds = seconds
         self._labels = labels
         self._of_code: dict[int, Counter] = {}
-        self._answers: dict[int, int] = {}
-        self.latency = seconds.labels(*labels)
+        self._latency = seconds.labels(*labels)
 
     def observe(self, code: int, seconds: float) -> None:
         counter = self._of_code.get(code)
         if counter is None:
             counter = self._of_code[code] = self._requests.labels(*self._labels, code)
         counter.inc()
-        # Counted again, because the library reads its counters only all together.
-        self._answers[code] = self._answers.get(code, 0) + 1
-        self.latency.observe(seconds)
-
-    @property
-    def num_requests(self) -> int:
-        return sum(self._answers.values())
-
-    def answers(self) -> Mapping[str, int]:
-        """Requests by status."""
-        return {str(code): count for code, count in self._answers.items()}
+        self._latency.observe(seconds)
 
     def end(self) -> None:
         for code in self._of_code:

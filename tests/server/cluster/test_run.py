@@ -103,15 +103,11 @@ def test_each_adapter_is_on_one_replica(fleet: Fleet) -> None:
     assert all(resident.values())
 
 
-def test_an_answer_has_one_id_and_a_snapshot_one_replica(fleet: Fleet) -> None:
-    """The caller's id, or one of Ray's. Snapshots of one session are of one replica, which they name."""
+def test_an_answer_has_one_id(fleet: Fleet) -> None:
+    """The caller's id, or one of Ray's."""
     for sent in ({}, {"x_request_id": "mine"}):
         (found,) = ask(fleet.cluster, TASKS[0], **sent).headers.get_list("x-request-id")
         assert found == sent.get("x_request_id", found)
-    with Client(fleet.cluster.url) as client:
-        shown = {client.live().replica for _ in range(8)}
-    assert len(shown) == 1
-    assert shown <= fleet.cluster.metric("peltier_ready").keys()
 
 
 def test_answers_are_those_of_a_single_server(fleet: Fleet, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ async def test_a_slash_at_the_end_redirects_nobody(app_world: Running, method: s
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/health", "/ready", "/docs", "/info", "/metrics", "/v1/adapters", "/v1/live", "/v1/models",
+        "/", "/health", "/ready", "/docs", "/info", "/metrics", "/v1/adapters", "/v1/models",
         pytest.param("/openapi.json", marks=pytest.mark.slow),  # costs the most, and is a page as /docs is
     ],
 )  # fmt: skip

@@ -114,7 +114,6 @@ SCOPES = {
     "DELETE /v1/keys/{prefix}": "admin",
     "GET /v1/audit": "admin",
     "GET /metrics": "metrics",
-    "GET /v1/live": "metrics",
 }
 # Pages that any key may read.
 PAGES = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")

@@ -441,11 +441,6 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/models", params={"limit": 10_001})
 
 
-@probe("adapter versions in a snapshot of `GET /v1/live`", "peltier_server.routes.live._MAX_VERSIONS")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.get("/v1/live", params={"adapters": 502})
-
-
 @probe(
     "characters of an actor or an action to filter the audit log by",
     "peltier_server.routes.administration._MAX_WORD_LEN",

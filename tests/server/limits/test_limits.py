@@ -126,7 +126,6 @@ UNMET = frozenset(
         "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.prices.MAX_CHANGE",
         "peltier_server.queue.prices._MAX_TIME_RATIO",
-        "peltier_server.routes.live._MAX_QUARANTINE",
         "peltier_server.metrics.series._MAX_KEYS_PER_SLOT",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",

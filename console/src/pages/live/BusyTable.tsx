@@ -22,8 +22,8 @@ const COLUMNS: readonly Column<Row>[] = [
     sortBy: ({ name }) => name,
   },
   numberColumn("rate", "Requests/s", WIDTH, ({ rate }) => rate, significant),
-  numberColumn("p50", "p50", WIDTH, ({ p50 }) => p50, duration),
-  numberColumn("p99", "p99", WIDTH, ({ p99 }) => p99, duration),
+  numberColumn("p50", "p50, about", WIDTH, ({ p50 }) => p50, duration),
+  numberColumn("p99", "p99, about", WIDTH, ({ p99 }) => p99, duration),
   numberColumn("failing", "Failing", WIDTH, ({ failing }) => failing, percent),
 ];
 const MAX_HEIGHT = 320;

@@ -13,7 +13,7 @@ interface Props {
 /** Says whether the numbers are of now, and what happens if they are not. */
 export function PollState({ history, error }: Props) {
   const isHidden = useIsHidden();
-  const last = history.latest && <Time value={history.latest.at} />;
+  const last = history.latest && <Time value={new Date(history.latest.at).toISOString()} />;
   if (history.failures > 0) {
     return (
       <div className={styles.lost} role="alert">
@@ -26,7 +26,7 @@ export function PollState({ history, error }: Props) {
     <span>
       <Badge tone="good">live</Badge> every {POLL_MS / 1000} s · last answer {last}
       {isHidden && " · paused, because the tab is hidden"}
-      {history.restarts.length > 0 && " · the server was started again meanwhile"}
+      {history.wasRestarted && " · the server was started again meanwhile"}
     </span>
   );
 }

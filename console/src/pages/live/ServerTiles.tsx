@@ -1,7 +1,8 @@
 import { Badge } from "@/widgets/badge/Badge";
 import { compact, counted, duration, percent, significant } from "@/widgets/format/numbers";
 import { Tile, Tiles } from "@/widgets/tile/Tile";
-import type { Point, Snapshot } from "./point";
+import type { Point } from "./point";
+import type { Snapshot } from "./snapshot";
 
 interface Props {
   snapshot: Snapshot;
@@ -14,21 +15,17 @@ interface Props {
 /** The state of the server now, in a row of numbers. */
 export function ServerTiles({ snapshot, point, isLost }: Props) {
   const rate = point && Object.values(point.requestsByTenant).reduce((all, one) => all + one, 0);
-  const { runner, queue, quarantined } = snapshot;
+  const { restarts, queueTokens, quarantined, numReady, numReplicas } = snapshot;
   return (
     <Tiles>
       <Tile
         name="Server"
         value={isLost ? <Badge tone="bad">no answer</Badge> : <State snapshot={snapshot} />}
-        note={snapshot.reason ?? undefined}
+        note={numReplicas > 1 ? `${numReady} of ${numReplicas} replicas` : undefined}
       />
       <Tile name="Requests" value={perSecond(rate)} note={point && `${significant(point.failing)} failing/s`} />
       <Tile name="Latency p50" value={seconds(point?.p50)} note={`p99 ${seconds(point?.p99)}`} />
-      <Tile
-        name="Queue"
-        value={counted(queue.tokens, "token", compact)}
-        note={`${counted(queue.rows, "row", compact)} · p99 wait ${seconds(point?.waitP99)}`}
-      />
+      <Tile name="Queue" value={counted(queueTokens, "token", compact)} note={`p99 wait ${seconds(point?.waitP99)}`} />
       <Tile
         name="Batch fill"
         value={point?.fill == null ? "–" : percent(point.fill)}
@@ -41,20 +38,24 @@ export function ServerTiles({ snapshot, point, isLost }: Props) {
       />
       <Tile
         name="Runner"
-        value={<Badge tone={runner.state === "well" ? "good" : "bad"}>{runner.state}</Badge>}
-        note={counted(runner.restarts, "restart")}
+        value={restarts === 0 ? "well" : <Badge tone="bad">{counted(restarts, "restart")}</Badge>}
+        note={restarts === 0 ? undefined : "since the start"}
       />
       <Tile
         name="Quarantine"
         value={quarantined === 0 ? "none" : <Badge tone="bad">{quarantined}</Badge>}
-        note={quarantined === 0 ? undefined : "listed below"}
+        note={quarantined === 0 ? undefined : "listed by GET /info"}
       />
     </Tiles>
   );
 }
 
 function State({ snapshot }: { snapshot: Snapshot }) {
-  return snapshot.ready ? <Badge tone="good">ready</Badge> : <Badge tone="bad">not ready</Badge>;
+  return snapshot.numReplicas > 0 && snapshot.numReady === snapshot.numReplicas ? (
+    <Badge tone="good">ready</Badge>
+  ) : (
+    <Badge tone="bad">not ready</Badge>
+  );
 }
 
 function perSecond(rate: number | undefined): string {

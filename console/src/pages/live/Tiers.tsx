@@ -1,9 +1,9 @@
 import { Figure } from "@/widgets/figure/Figure";
 import { bytes, counted, percent, whole } from "@/widgets/format/numbers";
-import type { Snapshot } from "./point";
+import type { Snapshot } from "./snapshot";
 import styles from "./Tiers.module.css";
 
-const NAMES = { device: "Device", host: "Host memory" } as const;
+const NAMES: Readonly<Record<string, string>> = { device: "Device", host: "Host memory" };
 
 /** What each cache tier holds of its bound, and where adapters in demand were found. */
 export function Tiers({ snapshot }: { snapshot: Snapshot }) {
@@ -11,20 +11,20 @@ export function Tiers({ snapshot }: { snapshot: Snapshot }) {
     <Figure title="Cache tiers">
       <dl className={styles.tiers}>
         {snapshot.tiers.map((tier) => (
-          <div key={tier.tier}>
+          <div key={tier.name}>
             <dt>
-              {NAMES[tier.tier]} · {counted(tier.adapters, "adapter")}
+              {NAMES[tier.name]} · {counted(tier.adapters, "adapter")}
             </dt>
             <dd>
               <meter
                 className={styles.meter}
                 min={0}
-                max={tier.max_bytes}
+                max={tier.maxBytes}
                 value={tier.bytes}
-                aria-label={`${NAMES[tier.tier]} in use`}
+                aria-label={`${NAMES[tier.name]} in use`}
               />
               <span className={styles.note}>
-                {bytes(tier.bytes)} of {bytes(tier.max_bytes)} ({percent(tier.bytes / tier.max_bytes)}) ·{" "}
+                {bytes(tier.bytes)} of {bytes(tier.maxBytes)} ({percent(tier.bytes / tier.maxBytes)}) ·{" "}
                 {counted(tier.evictions, "eviction")} since the start
               </span>
             </dd>

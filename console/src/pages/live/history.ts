@@ -1,7 +1,8 @@
 // The last hour of the server, as this tab has seen it. It outlives the page, and ends with the tab.
 import { useSyncExternalStore } from "react";
 import { subscribeKey } from "@/api/key";
-import { type Point, pointBetween, type Snapshot } from "./point";
+import { type Point, pointBetween } from "./point";
+import type { Snapshot } from "./snapshot";
 
 const KEPT_MS = 3_600_000;
 
@@ -11,24 +12,24 @@ export interface History {
   latest: Snapshot | null;
   /** How many polls in a row have failed. */
   failures: number;
-  /** When this tab saw the server start again. */
-  restarts: readonly number[];
+  /** Whether the server was started again while this tab looked. */
+  wasRestarted: boolean;
 }
 
-const NOTHING: History = { points: [], latest: null, failures: 0, restarts: [] };
+const NOTHING: History = { points: [], latest: null, failures: 0, wasRestarted: false };
 
 let history = NOTHING;
 const listeners = new Set<() => void>();
 
 export function addSnapshot(latest: Snapshot): void {
   const point = history.latest && pointBetween(history.latest, latest);
-  const isRestart = history.latest !== null && history.latest.started_at !== latest.started_at;
-  const from = Date.parse(latest.at) - KEPT_MS;
+  const isRestart = history.latest !== null && history.latest.starts !== latest.starts;
+  const from = latest.at - KEPT_MS;
   change({
     points: point ? [...history.points.filter(({ at }) => at >= from), point] : history.points,
     latest,
     failures: 0,
-    restarts: isRestart ? [...history.restarts, Date.parse(latest.started_at)] : history.restarts,
+    wasRestarted: history.wasRestarted || isRestart,
   });
 }
 

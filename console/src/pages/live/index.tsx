@@ -7,7 +7,6 @@ import { Charts } from "./Charts";
 import { useHistory } from "./history";
 import styles from "./Live.module.css";
 import { PollState } from "./PollState";
-import { Quarantine } from "./Quarantine";
 import { RangeChoice } from "./RangeChoice";
 import { ServerTiles } from "./ServerTiles";
 import { Tiers } from "./Tiers";
@@ -32,7 +31,6 @@ export default function LivePage() {
         <div className={styles.page}>
           <ServerTiles snapshot={latest} point={points.at(-1)} isLost={history.failures > 0} />
           <div className={styles.figures}>
-            {latest.quarantined > 0 && <Quarantine snapshot={latest} />}
             <Charts points={shown} />
             <Tiers snapshot={latest} />
             <BusyTable point={points.at(-1)} />

@@ -1,9 +1,18 @@
-// What happened between two snapshots of one replica.
-import type { Schema } from "@/api/server";
-import { meanOf, quantileOf, since } from "./distribution";
+// What happened between two snapshots of a server.
+import {
+  countOf,
+  distributionOf,
+  distributionsBy,
+  meanOf,
+  quantileOf,
+  type Sample,
+  since,
+  totalOf,
+  totalsBy,
+} from "./page";
+import { type Snapshot, tierOf } from "./snapshot";
 
-export type Snapshot = Schema<"LiveSnapshot">;
-type Adapter = Schema<"LiveAdapter">;
+type Labels = Sample["labels"];
 type Rates = Readonly<Record<string, number>>;
 
 /** What one adapter version did in the time before a point. */
@@ -12,6 +21,7 @@ export interface AdapterRate {
   rate: number;
   /** The share of requests whose status is 424 or from 500. */
   failing: number;
+  /** Coarse, because the histogram of a version has seven bounds. */
   p50: number | null;
   p99: number | null;
 }
@@ -28,7 +38,6 @@ export interface Point {
   p99: number | null;
   waitP99: number | null;
   queueTokens: number;
-  queueRows: number;
   rowsPerBatch: number | null;
   adaptersPerBatch: number | null;
   /** Tokens of a batch as a share of the most that it may have. */
@@ -41,84 +50,73 @@ export interface Point {
   loads: number;
 }
 
-const FAILED = (code: string) => code === "424" || code >= "500";
+function isFailure(code = ""): boolean {
+  return code === "424" || code >= "500";
+}
 
 /** The point of the time between two snapshots; null if the server was started between them, because its counters began
     again. */
 export function pointBetween(before: Snapshot, after: Snapshot): Point | null {
-  const seconds = (Date.parse(after.at) - Date.parse(before.at)) / 1000;
-  if (before.started_at !== after.started_at || !(seconds > 0)) return null;
-  const perSecond = (count: number) => count / seconds;
-  const tenants = byName(before.tenants, after.tenants, (one) => one.tenant);
-  const latency = since(before.seconds, after.seconds);
-  const rows = since(before.batches.rows, after.batches.rows);
-  const fill = meanOf(since(before.batches.tokens, after.batches.tokens));
+  const seconds = (after.at - before.at) / 1000;
+  if (before.starts !== after.starts || !(seconds > 0)) return null;
+  const added = since(before.page, after.page);
+  const perSecond = (counts: Rates) => mapped(counts, (count) => count / seconds);
+  const rateOf = (name: string) => totalOf(added, name) / seconds;
+  const latency = distributionOf(added, "peltier_request_seconds");
+  const rows = distributionOf(added, "peltier_batch_rows");
+  const tokens = meanOf(distributionOf(added, "peltier_batch_tokens"));
+  const maxTokens = totalOf(after.page, "peltier_batch_max_tokens") / after.numReplicas;
+  const failed = totalsBy(added, "peltier_requests_total", ({ code }) => (isFailure(code) ? "all" : undefined));
   return {
-    at: Date.parse(after.at),
-    requestsByTenant: mapped(tenants, ([old, now]) => perSecond(sum(now.requests) - sum(old?.requests ?? {}))),
-    adapters: adapterRates(before, after, seconds),
-    failing: perSecond(
-      Object.values(tenants).reduce(
-        (all, [old, now]) => all + failures(now.requests) - failures(old?.requests ?? {}),
-        0,
-      ),
-    ),
+    at: after.at,
+    requestsByTenant: perSecond(totalsBy(added, "peltier_requests_total", ({ tenant }) => tenant)),
+    adapters: adapterRates(added, seconds),
+    failing: (failed.all ?? 0) / seconds,
     p50: quantileOf(latency, 0.5),
     p90: quantileOf(latency, 0.9),
     p99: quantileOf(latency, 0.99),
-    waitP99: quantileOf(since(before.queue.seconds, after.queue.seconds), 0.99),
-    queueTokens: after.queue.tokens,
-    queueRows: after.queue.rows,
+    waitP99: quantileOf(distributionOf(added, "peltier_queue_seconds"), 0.99),
+    queueTokens: after.queueTokens,
     rowsPerBatch: meanOf(rows),
-    adaptersPerBatch: meanOf(since(before.batches.adapters, after.batches.adapters)),
-    fill: fill === null ? null : fill / after.batches.max_tokens,
-    batches: perSecond(rows.counts.reduce((all, count) => all + count, 0)),
-    tokens: perSecond(Object.values(tenants).reduce((all, [old, now]) => all + now.tokens - (old?.tokens ?? 0), 0)),
-    generated: perSecond(after.texts.tokens - before.texts.tokens),
-    evictions: mapped(
-      byName(before.tiers, after.tiers, (tier) => tier.tier),
-      ([old, now]) => perSecond(now.evictions - (old?.evictions ?? 0)),
-    ),
-    residents: Object.fromEntries(after.tiers.map((tier) => [tier.tier, tier.adapters])),
-    loads: perSecond(after.loads - before.loads),
+    adaptersPerBatch: meanOf(distributionOf(added, "peltier_batch_adapters")),
+    fill: tokens === null ? null : tokens / maxTokens,
+    batches: countOf(rows) / seconds,
+    tokens: rateOf("peltier_tenant_served_tokens_total"),
+    generated: rateOf("peltier_generated_tokens_total"),
+    evictions: perSecond(totalsBy(added, "peltier_adapter_evictions_total", tierOf)),
+    residents: Object.fromEntries(after.tiers.map((tier) => [tier.name, tier.adapters])),
+    loads: rateOf("peltier_adapter_loads_total"),
   };
 }
 
 /** `task@3`, with the tenant in front of it unless it is the default one. */
-export function adapterName({ tenant, adapter, version }: Adapter): string {
+function adapterName({ tenant, adapter, version }: Labels): string {
   if (version === "other") return "all others";
   return `${tenant === "default" ? "" : `${tenant}:`}${adapter}@${version}`;
 }
 
-function adapterRates(before: Snapshot, after: Snapshot, seconds: number): Point["adapters"] {
-  return mapped(byName(before.adapters, after.adapters, adapterName), ([old, now]) => {
-    // A version whose metrics began again counts from 0.
-    const past = old !== undefined && sum(old.requests) <= sum(now.requests) ? old : undefined;
-    const requests = sum(now.requests) - sum(past?.requests ?? {});
-    const failed = failures(now.requests) - failures(past?.requests ?? {});
-    const latency = past ? since(past.seconds, now.seconds) : now.seconds;
-    return {
-      rate: requests / seconds,
-      failing: requests > 0 ? failed / requests : 0,
-      p50: quantileOf(latency, 0.5),
-      p99: quantileOf(latency, 0.99),
-    };
-  });
+function adapterRates(added: Snapshot["page"], seconds: number): Point["adapters"] {
+  const requests = totalsBy(added, "peltier_adapter_requests_total", adapterName);
+  const failed = totalsBy(added, "peltier_adapter_requests_total", (labels) =>
+    isFailure(labels.code) ? adapterName(labels) : undefined,
+  );
+  const latencies = distributionsBy(added, "peltier_adapter_request_seconds", adapterName);
+  return Object.fromEntries(
+    Object.entries(latencies).map(([name, latency]) => {
+      const answered = requests[name] ?? 0;
+      return [
+        name,
+        {
+          rate: answered / seconds,
+          failing: answered > 0 ? (failed[name] ?? 0) / answered : 0,
+          p50: quantileOf(latency, 0.5),
+          p99: quantileOf(latency, 0.99),
+        },
+      ];
+    }),
+  );
 }
 
-function byName<One>(before: One[], after: One[], name: (one: One) => string): Record<string, [One | undefined, One]> {
-  const old = new Map(before.map((one) => [name(one), one]));
-  return Object.fromEntries(after.map((one) => [name(one), [old.get(name(one)), one]]));
-}
-
-function mapped<From, To>(values: Record<string, From>, to: (value: From) => To): Record<string, To> {
+function mapped(values: Rates, to: (value: number) => number): Record<string, number> {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, to(value)]));
-}
-
-function sum(counts: Rates): number {
-  return Object.values(counts).reduce((all, count) => all + count, 0);
-}
-
-function failures(counts: Rates): number {
-  return Object.entries(counts).reduce((all, [code, count]) => all + (FAILED(code) ? count : 0), 0);
 }
