@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
-from peltier_backbone.bert import stack as bert_stack
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.targets import Targets
+from peltier_backbone.lay_out import lay_out
 from peltier_backbone.linear.linear import Linear, choose_linear
 from peltier_backbone.model import Model
-from peltier_backbone.modernbert import stack as modernbert_stack
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
 from peltier_backbone.native.choice import choose_kernels, serving_library
@@ -27,7 +26,6 @@ from peltier_backbone.native.library import Library
 from peltier_backbone.native.rows import NO_OPS, StackRows
 from peltier_backbone.native.stack import Stacks
 from peltier_backbone.substitute import build_substitute
-from peltier_backbone.t5 import stack as t5_stack
 from peltier_backbone.t5.native_rows import StepRows, place_encoder, place_targets
 from peltier_backbone.t5.t5 import T5
 from peltier_backbone.t5.weights import t5_weights
@@ -69,13 +67,7 @@ class Backbone:
     @cached_property
     def stacks(self) -> Stacks | None:
         """The layers for the native kernels; None if these do not compute all maps."""
-        match self.model:
-            case T5():
-                return t5_stack.lay_out(self.model)
-            case ModernBert():
-                return modernbert_stack.lay_out(self.model)
-            case Bert():
-                return bert_stack.lay_out(self.model)
+        return lay_out(self.model)
 
     @property
     def vocabulary(self) -> Sequence[Linear]:
