@@ -22,6 +22,7 @@ from transformers import BertConfig, BertForPreTraining
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["peltier_adapters.importers"]):
+    from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
     from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_adapters.errors import AdapterError
 from peltier_backbone.backbone import Backbone

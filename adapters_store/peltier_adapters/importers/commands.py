@@ -89,6 +89,7 @@ def import_(  # noqa: PLR0913 - one parameter per flag
     from peltier_backbone.load import load_backbone
 
     from peltier_adapters.artifact.artifact import write_artifact
+    from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
     from peltier_adapters.importers.run import READERS, Import, TaskOptions, import_adapter
 
     if origin not in READERS:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import TaskInput, TrainingRecord
 from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.golden.proof import Candidate, prove
-from peltier_adapters.importers.adapterhub import read_adapterhub
-from peltier_adapters.importers.authors import read_adamix, read_compacter, read_unipelt
 from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.shared.head import MODULES_FILE, read_plain_head, read_sentence_head, vector_head
 from peltier_adapters.importers.shared.imported import ImportedAdapter, SavedHead
@@ -37,13 +35,10 @@ _SENTENCES = (
 _ONE_LABEL = {"regression": "value", "ranking": "score"}
 _TEMPLATES = {"single": "{text}", "pair": "sentence1: {text} sentence2: {pair}"}
 _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
-READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
-    "adapterhub": read_adapterhub,
+# `extensions/` adds more.
+READERS: dict[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "peft": read_peft,
     "splade": read_splade,
-    "compacter": read_compacter,
-    "unipelt": read_unipelt,
-    "adamix": read_adamix,
 }
 
 

@@ -13,6 +13,7 @@ from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.hub.address import is_hub, parse_repository
 from peltier_adapters.hub.download import Download, download
 from peltier_adapters.hub.foreign import CONFIG, importable, origin_of
+from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
 from peltier_adapters.importers.run import Import, import_adapter
 from peltier_backbone.backbone import Backbone
 

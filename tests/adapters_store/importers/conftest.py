@@ -10,6 +10,7 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks

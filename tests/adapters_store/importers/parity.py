@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 

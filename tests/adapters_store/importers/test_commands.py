@@ -76,7 +76,7 @@ def test_options_that_cannot_be_are_refused(
 
 def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     """The error lists the origins, or says that the output cannot be written."""
-    with pytest.raises(AdapterError, match="origin 'hub' is unknown; it is one of adapterhub"):
+    with pytest.raises(AdapterError, match="origin 'hub' is unknown; it is one of peft"):
         import_("hub", tmp_path, "nowhere", tmp_path / "out.safetensors", name="a")
     with pytest.raises(AdapterError, match="it must be a file in a writable folder that exists"):
         import_("peft", tmp_path, "nowhere", tmp_path / "no" / "out.safetensors", name="a")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.adapterhub import read_adapterhub
+from peltier_adapters.importers.extensions.adapterhub import read_adapterhub
 from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import SaveAdapterHub

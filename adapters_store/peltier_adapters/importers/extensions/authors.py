@@ -23,7 +23,7 @@ from peltier_backbone.t5.weights import build_t5, canonical_t5, t5_weights
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck, take_maps, take_rule
+from peltier_adapters.importers.extensions.bottleneck import Bottleneck, Kind, create_bottleneck, take_maps, take_rule
 from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedGate, ImportedPart, take_gate

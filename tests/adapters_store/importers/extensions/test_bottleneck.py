@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.bottleneck import take_maps, take_rule
+from peltier_adapters.importers.extensions.bottleneck import take_maps, take_rule
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 
 

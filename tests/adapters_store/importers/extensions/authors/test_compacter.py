@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors import read_compacter
+from peltier_adapters.importers.extensions.authors import read_compacter
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 from transformers import T5ForConditionalGeneration
 
-from tests.adapters_store.importers.authors import t5 as authors
 from tests.adapters_store.importers.conftest import TARGETS, TEXTS, served
+from tests.adapters_store.importers.extensions.authors import t5 as authors
 
 ADAPTERS = {
     "adapter": {"method": "adapter"},

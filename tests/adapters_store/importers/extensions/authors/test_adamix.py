@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.authors import read_adamix
+from peltier_adapters.importers.extensions.authors import read_adamix
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
-from tests.adapters_store.importers.authors.bert import AuthorsBert
 from tests.adapters_store.importers.conftest import TEXTS, served
+from tests.adapters_store.importers.extensions.authors.bert import AuthorsBert
 
 State = dict[str, torch.Tensor]
 

@@ -15,7 +15,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.bottleneck import (
+from peltier_adapters.importers.extensions.bottleneck import (
     Bottleneck,
     Kind,
     create_bottleneck,
@@ -24,9 +24,8 @@ from peltier_adapters.importers.shared.bottleneck import (
     take_maps,
     take_rule,
 )
-from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
-from peltier_adapters.importers.shared.hub_head import check_model, read_head
-from peltier_adapters.importers.shared.hub_tensors import (
+from peltier_adapters.importers.extensions.hub_head import check_model, read_head
+from peltier_adapters.importers.extensions.hub_tensors import (
     Shapes,
     bottleneck_tensors,
     check_shapes,
@@ -36,6 +35,7 @@ from peltier_adapters.importers.shared.hub_tensors import (
     shared_rule,
     shares_rule,
 )
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, ConfigFile, find_file, read_checkpoint, read_config
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart, take_gate
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.parts import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.adapterhub import read_adapterhub
+from peltier_adapters.importers.extensions.adapterhub import read_adapterhub
 from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_backbone.backbone import Backbone
 from torch import Tensor
