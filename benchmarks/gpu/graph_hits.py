@@ -18,8 +18,8 @@ from typing import Any
 from unittest.mock import patch
 
 from peltier_adapters.gpu import graphs as module
+from peltier_adapters.gpu.frame import Shape
 from peltier_adapters.gpu.graphs import Graphs
-from peltier_adapters.gpu.shape import Shape
 from peltier_adapters.residency.bank import Bank
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

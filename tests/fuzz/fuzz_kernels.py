@@ -28,7 +28,7 @@ from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.load import EXACT, load_backbone
-from peltier_backbone.native import inner_kernels, survey
+from peltier_backbone.native import choice, inner_kernels
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.native.inner_kernels import PlacedDistances, PlacedPrefixes
 from peltier_backbone.native.library import Library
@@ -273,8 +273,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="begin with this one; by default by the time")
     parser.add_argument("--seeds", type=int, help="end after this number of them; with --seed 1 by default")
     asked = parser.parse_args()
-    survey._FOLDER = asked.folder  # the other levels are not there
-    state = survey.survey_library(asked.level)
+    choice._FOLDER = asked.folder  # the other levels are not there
+    state = choice.survey_library(asked.level)
     assert state.library is not None, state.reason
     seed, end = int(time.time() * 1000) if asked.seed is None else asked.seed, time.time() + asked.seconds
     last = seed + (asked.seeds or (1 if asked.seed is not None else sys.maxsize))

@@ -8,9 +8,8 @@ import pytest
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
-from peltier_backbone.native.choice import kernels_in_use, load_library
+from peltier_backbone.native.choice import kernels_in_use, load_library, survey_libraries, survey_library
 from peltier_backbone.native.levels import processor_levels
-from peltier_backbone.native.survey import survey_libraries, survey_library
 
 from tests.support import tiers
 

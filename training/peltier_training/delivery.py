@@ -8,8 +8,7 @@ from peltier_adapters.answers.vectors import num_recorded
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.manifest import Golden, TaskInput, TrainingRecord
 from peltier_adapters.errors import AdapterError, sentences
-from peltier_adapters.golden.proof import Candidate, prove
-from peltier_adapters.golden.selection import choose_inputs
+from peltier_adapters.golden.proof import Candidate, choose_inputs, prove
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec

@@ -10,9 +10,8 @@ from torch import Tensor
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.row import Row, RowOutput, group_rows, read_gates, with_gates
 from peltier_adapters.batch.runner import Steps
-from peltier_adapters.gpu.frame import Frame
+from peltier_adapters.gpu.frame import Frame, Shape
 from peltier_adapters.gpu.gated_model import with_gate_kernels
-from peltier_adapters.gpu.shape import Shape
 from peltier_adapters.gpu.step_frame import FrameSteps, join_frame
 from peltier_adapters.gpu.t5_frame import read_trees
 

@@ -28,8 +28,7 @@ from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.gpu.frame import Frame
-from peltier_adapters.gpu.shape import Shape
+from peltier_adapters.gpu.frame import Frame, Shape
 from peltier_adapters.residency.bank import Bank
 
 # The largest batch of a server's default settings.

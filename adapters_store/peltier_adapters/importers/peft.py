@@ -38,11 +38,15 @@ from peltier_adapters.importers.shared.parts import (
     take_pair,
     unfold_prefix,
 )
-from peltier_adapters.importers.shared.peft_modules import find_kind, model_modules
-from peltier_adapters.importers.shared.peft_strengths import Strength, find_strength
+from peltier_adapters.importers.shared.peft_modules import (
+    find_kind,
+    model_modules,
+    num_sharing,
+    repeat_heads,
+    repeat_shared,
+)
+from peltier_adapters.importers.shared.peft_strengths import Factors, Strength, create_scale, find_strength
 from peltier_adapters.importers.shared.peft_targets import Targets
-from peltier_adapters.importers.shared.scales import Factors, create_scale
-from peltier_adapters.importers.shared.shared_heads import num_sharing, repeat_heads, repeat_shared
 from peltier_adapters.spec.tasks import TaskType
 
 _WRAPPER = "base_model.model."

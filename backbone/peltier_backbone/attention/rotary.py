@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from peltier_backbone.checkpoint.rotary_fields import Yarn
+from peltier_backbone.checkpoint.fields import Yarn
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.fields import Fields, read_rotary
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig, read_sizes
-from peltier_backbone.checkpoint.rotary_fields import read_rotary
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 
 # Its own classifier reads the mean of logits if it pools late: adapters read the mean of states instead.

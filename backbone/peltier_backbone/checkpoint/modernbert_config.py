@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from peltier_backbone.checkpoint.fields import Fields
-from peltier_backbone.checkpoint.rotary_fields import Yarn, check_heads, positive, read_yarn
+from peltier_backbone.checkpoint.fields import Fields, Yarn, check_heads, positive, read_yarn
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 from peltier_backbone.checkpoint.shape import EncoderConfig
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from peltier_backbone.checkpoint.bert_config import BertConfig, read_sizes
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
-from peltier_backbone.checkpoint.fields import Fields
-from peltier_backbone.checkpoint.rotary_fields import check_heads, read_rotary
+from peltier_backbone.checkpoint.fields import Fields, check_heads, read_rotary
 from peltier_backbone.checkpoint.shape import RotaryBertFamily
 
 

@@ -4,17 +4,20 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.native.levels import LEVEL_NAMES, machine_levels, processor_flags
+from peltier_backbone.native.levels import LEVEL_NAMES, machine_levels, processor_flags, processor_levels
 from peltier_backbone.native.library import Library, knows
-from peltier_backbone.native.survey import survey_libraries, survey_library
+from peltier_backbone.native.self_check import check
 from peltier_backbone.native.trial import LayerTrial, try_layer
 
+_FOLDER = Path(__file__).parent
 AUTO, TORCH = "auto", "torch"
 # How much faster torch must be than the native kernels. In bfloat16 torch prepares a product for each number of tokens,
 # and keeps it. In float32 it is the measurement error of the trial.
@@ -24,6 +27,39 @@ _WORTH_TORCH = {torch.float32: 1.1, torch.bfloat16: 1.25}
 _LOCK = threading.RLock()
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LibraryState:
+    """The library of a level, open and checked, or the `reason` why it cannot be used."""
+
+    name: str
+    library: Library | None = None
+    reason: str = ""
+
+
+def survey_libraries() -> list[LibraryState]:
+    """The libraries of this processor's levels, the fastest first."""
+    return [survey_library(level.name) for level in processor_levels()]
+
+
+def survey_library(level: str) -> LibraryState:
+    """The library of a level that this processor can run. It is opened and checked once."""
+    return _survey(_FOLDER / f"{level}.so")
+
+
+@cache
+def _survey(path: Path) -> LibraryState:
+    if not path.exists():
+        return LibraryState(path.stem, reason="it was not built")
+    try:
+        library = Library(path)
+        if not library.runs:
+            return LibraryState(path.stem, reason="the operating system does not permit its instructions")
+        check(library)
+    except (OSError, AttributeError, RuntimeError) as error:
+        return LibraryState(path.stem, reason=str(error))
+    return LibraryState(path.stem, library)
 
 
 class Choice(NamedTuple):

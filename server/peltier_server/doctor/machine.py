@@ -81,8 +81,7 @@ def _check_computing(compute: ComputeSettings) -> Iterator[Finding]:
 
 
 def _check_kernels(compute: ComputeSettings) -> Iterator[Finding]:
-    from peltier_backbone.native.choice import load_library
-    from peltier_backbone.native.survey import survey_libraries
+    from peltier_backbone.native.choice import load_library, survey_libraries
 
     if compute.kernels == "torch":
         text = "the setting kernels is torch, so no native kernels are used"
@@ -103,7 +102,7 @@ def _check_kernels(compute: ComputeSettings) -> Iterator[Finding]:
 
 def _check_libraries(chosen: str | None) -> Iterator[Finding]:
     """Those that are faster than the chosen one, and cannot be used."""
-    from peltier_backbone.native.survey import survey_libraries
+    from peltier_backbone.native.choice import survey_libraries
 
     for one in survey_libraries():
         if one.name == chosen:

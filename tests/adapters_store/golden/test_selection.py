@@ -4,8 +4,7 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.proof import Candidate
-from peltier_adapters.golden.selection import choose_inputs
+from peltier_adapters.golden.proof import Candidate, choose_inputs
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset

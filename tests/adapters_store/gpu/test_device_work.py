@@ -22,8 +22,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Decoding, Generator, create_draft
 from peltier_adapters.gpu import self_check
 from peltier_adapters.gpu.backend import TritonBackend
-from peltier_adapters.gpu.frame import Frame
-from peltier_adapters.gpu.shape import Shape
+from peltier_adapters.gpu.frame import Frame, Shape
 from peltier_adapters.gpu.warm_up import warm_up
 from peltier_adapters.ops import choice
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for

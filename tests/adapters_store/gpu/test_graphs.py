@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.gpu.frame import Shape
 from peltier_adapters.gpu.graphs import MAX_TOKENS, round_shape, round_tokens, round_up
-from peltier_adapters.gpu.shape import Shape
 from peltier_adapters.ops import choice
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Resident

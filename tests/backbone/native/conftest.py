@@ -1,8 +1,8 @@
 """The native libraries that this processor can run."""
 
 import pytest
+from peltier_backbone.native.choice import survey_library
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.survey import survey_library
 
 from tests.backbone.native.compiler import compiler as compiler
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS

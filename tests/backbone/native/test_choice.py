@@ -17,9 +17,16 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import load_backbone
 from peltier_backbone.native import choice, levels, trial
-from peltier_backbone.native.choice import choose_kernels, kernels_in_use, load_library, serving_library, slowdown
+from peltier_backbone.native.choice import (
+    LibraryState,
+    choose_kernels,
+    kernels_in_use,
+    load_library,
+    serving_library,
+    slowdown,
+    survey_libraries,
+)
 from peltier_backbone.native.example_layer import ExampleLayer
-from peltier_backbone.native.survey import LibraryState, survey_libraries
 from peltier_backbone.native.trial import LayerTrial, try_layer
 
 from tests.support.levels import LEVELS, fastest_level, forced_level

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.native import inner_kernels, interface, library
+from peltier_backbone.native.choice import _survey
 from peltier_backbone.native.inner_kernels import PlacedPrefixes
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
@@ -28,7 +29,6 @@ from peltier_backbone.native.program import (
     vector,
 )
 from peltier_backbone.native.rows import PlacedRows, Table, TableGroup
-from peltier_backbone.native.survey import _survey
 from torch import Tensor
 from torch.nn import functional as F
 

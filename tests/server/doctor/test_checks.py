@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.source import digest_of
-from peltier_backbone.native import choice, survey
+from peltier_backbone.native import choice
 from peltier_client.commands.doctor import Finding
 from peltier_server.doctor import checks, machine
 from peltier_server.doctor.checks import check, check_packages, check_store
@@ -57,7 +57,7 @@ def test_old_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And so is one whose kernels are no library."""
     (tmp_path / f"{LEVELS[-1]}.so").write_bytes(b"no library")
-    monkeypatch.setattr(survey, "_FOLDER", tmp_path)
+    monkeypatch.setattr(choice, "_FOLDER", tmp_path)
     monkeypatch.setattr(machine, "usable_cores", lambda: 1)
     monkeypatch.setattr(choice, "_library", choice._library.__wrapped__)
     monkeypatch.setattr(choice, "_choose", choice._choose.__wrapped__)
