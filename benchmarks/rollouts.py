@@ -20,10 +20,10 @@ import numpy as np
 from common.harness import Table, add_json, create_parser, write_json
 from numpy.typing import NDArray
 from peltier_client.protocol import RolloutGuard
-from peltier_server.rollouts.decision import HARMS, STAKES, decide, outcomes
-from peltier_server.rollouts.recorder import compare_errors, match
-from peltier_store.registry import StoredRollout, added, compared
-from peltier_store.registry.rollouts import MAX_WAITING, matched
+from peltier_server.extensions.rollouts.decision import HARMS, STAKES, decide, outcomes
+from peltier_server.extensions.rollouts.recorder import compare_errors, match
+from peltier_store.registry.extensions.rollout_records import StoredRollout
+from peltier_store.registry.extensions.rollouts import MAX_WAITING, added, compared, matched
 
 Numbers = NDArray[np.float64]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

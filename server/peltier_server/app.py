@@ -7,7 +7,8 @@ from functools import partial
 from importlib.metadata import version as release_of
 from typing import TypeVar
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Route
 
 from peltier_server.auth.authenticator import create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
@@ -18,6 +19,7 @@ from peltier_server.extensions.console.extension import CONSOLE
 from peltier_server.extensions.grpc.extension import GRPC
 from peltier_server.extensions.oidc.extension import OIDC
 from peltier_server.extensions.picker.extension import PICKER
+from peltier_server.extensions.rollouts.extension import ROLLOUTS
 from peltier_server.extensions.tracing.extension import TRACING
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
@@ -52,12 +54,11 @@ from peltier_server.trainings.worker_process import require_training
 
 T = TypeVar("T")
 
-EXTENSIONS = (OIDC, TRACING, GRPC, PICKER, CONSOLE)
+EXTENSIONS = (OIDC, TRACING, ROLLOUTS, GRPC, PICKER, CONSOLE)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
-    aliases.feedback,
     openai.router,
     fine_tuning.router,
     batches.router,
@@ -129,7 +130,7 @@ def create_app(
         version=release_of("peltier"),
         description=_DESCRIPTION,
         # The routes are added directly. `include_router` would match each request twice and would add nothing here.
-        routes=[route for router in (*_ROUTERS, *_routers_of(extensions)) for route in router.routes],
+        routes=_routes(extensions),
         # FastAPI's own documentation pages load scripts from the internet.
         docs_url=None,
         redoc_url=None,
@@ -149,8 +150,14 @@ def _only(found: Iterable[T | None]) -> T | None:
     return next((one for one in found if one is not None), None)
 
 
-def _routers_of(extensions: Sequence[Extension]) -> list[APIRouter]:
-    return [router for extension in extensions for router in extension.routers]
+def _routes(extensions: Sequence[Extension]) -> list[BaseRoute]:
+    """The core's routes and those of extensions, which may take the place of a route of the core."""
+    routers = (*_ROUTERS, *(router for extension in extensions for router in extension.routers))
+    return list({_address(route): route for router in routers for route in router.routes}.values())
+
+
+def _address(route: BaseRoute) -> object:
+    return (route.path, frozenset(route.methods or ())) if isinstance(route, Route) else route
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
 from peltier_client.errors import (
     AdapterNotFound,
-    AnswerNotFound,
     ArtifactRefused,
     BadRequest,
     BatchNotFound,
@@ -39,7 +38,6 @@ from peltier_client.errors import (
 from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_store.registry import (
     AdapterUnknown,
-    AnswerUnknown,
     BatchUnknown,
     BlobBusy,
     FileUnknown,
@@ -83,7 +81,6 @@ _REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (VersionUnknown, VersionNotFound),
     (FileUnknown, FileNotFound),
     (TrainingUnknown, TrainingNotFound),
-    (AnswerUnknown, AnswerNotFound),
     (BatchUnknown, BatchNotFound),
     (NotRegistered, NotFound),
     (RegistryConflict, Conflict),

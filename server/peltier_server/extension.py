@@ -18,7 +18,7 @@ from peltier_server.settings import CoreSettings, SettingsError
 class Started(Protocol):
     """What an extension has started. The extension's routes get it by its type, see `http.application.started`."""
 
-    async def close(self) -> None:
+    async def close(self) -> object:
         """Ends it. The service still answers meanwhile."""
 
 
@@ -49,6 +49,7 @@ class Extension:
     """
 
     name: str
+    # A route takes the place of the core's route with its path and methods.
     routers: tuple[APIRouter, ...] = ()
     # The path of a page for browsers, to which the front page leads. It and the files below it need no caller.
     page: str | None = None
@@ -57,14 +58,17 @@ class Extension:
     create_tracing: Callable[[], Tracing | None] = lambda: None
     open: Callable[[FastAPI, CoreSettings], Awaitable[Started | None]] = _open_nothing
     start: Callable[[FastAPI, Service], Started] | None = None
+    # Starts what logs that something of it waits in the store, in place of all else, where the settings leave it out.
+    remind: Callable[[FastAPI, Service], Started] | None = None
     # The most files and connections that it has open besides those of its routes.
     count_files: Callable[[CoreSettings], int] = lambda _: 0
 
 
 def choose_extensions(extensions: Sequence[Extension], settings: CoreSettings) -> list[Extension]:
-    """The extensions that the settings do not leave out. Raises `SettingsError` for an unknown name."""
+    """The extensions; those that the settings leave out have their reminders alone. Raises `SettingsError` for an
+    unknown name."""
     names, without = [one.name for one in extensions], settings.extensions.without_names
     for name in without:
         if name not in names:
             raise SettingsError(f"without names {name!r}, which is no extension; there are {', '.join(names)}")
-    return [one for one in extensions if one.name not in without]
+    return [Extension(one.name, start=one.remind) if one.name in without else one for one in extensions]

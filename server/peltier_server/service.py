@@ -37,8 +37,6 @@ from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import ProvingLoader, StoreLoader
 from peltier_server.residency.pins import Pins, WarmList
 from peltier_server.residency.slots import Slots
-from peltier_server.rollouts.recorder import Recorder
-from peltier_server.rollouts.rollouts import Rollouts
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import CoreSettings
@@ -112,15 +110,10 @@ class Service:
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.sync, store.blobs)
-        feedback_seconds = settings.feedback.feedback_seconds
-        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds, feedback_seconds)
+        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
         self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
         self.event_feed = EventFeed(store.registry, lambda: store.sync.position)
         self._worker_process = WorkerProcess.of(settings)
-        recorded_rate = settings.feedback.recorded_answers_per_second
-        recorder = Recorder(self.catalog, self.predictor, self.batcher, metrics, recorded_rate, store.registry.now)
-        self.predictor.follow(recorder.observe, always=recorded_rate > 0)
-        self.rollouts = Rollouts(store, recorder, settings.feedback, metrics)
         self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
 
     def _limits(self, preparation: Preparation) -> Limits:
@@ -178,7 +171,6 @@ class Service:
                 )
             service._start_memory()
             service._training_publisher.start()
-            service.rollouts.start_reporting()
             if service._worker_process is not None:
                 service._worker_process.start()
             opened.pop_all()
@@ -210,7 +202,6 @@ class Service:
         if self._worker_process is not None:
             await self._worker_process.close()
         await self._training_publisher.close()
-        await self.rollouts.close()
         await self.warm_list.close()
         await self.pins.close()
         await self.watchdog.close()

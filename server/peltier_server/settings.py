@@ -12,11 +12,9 @@ from peltier_store.location import StoreLocation
 from peltier_store.sources.source import check_source
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from peltier_server.settings_group import MIB, Count, SettingsGroup, setting
+from peltier_server.settings_group import MIB, YEAR_SECONDS, Count, SettingsGroup, setting
 
 Group = TypeVar("Group", bound=SettingsGroup)
-
-_YEAR_SECONDS = 366 * 24 * 3600
 
 
 def _check_sendable(key: SecretStr) -> SecretStr:
@@ -104,7 +102,7 @@ class StoreSettings(SettingsGroup):
         "Publish the artifacts of this source at the first start: a directory, or an s3://, gs://, az:// or hf:// URL.",
     )
     undelete_seconds: float = setting(
-        7 * 24 * 3600.0, "How long a deleted version can be undeleted.", ge=0, le=10 * _YEAR_SECONDS
+        7 * 24 * 3600.0, "How long a deleted version can be undeleted.", ge=0, le=10 * YEAR_SECONDS
     )
 
     @model_validator(mode="before")
@@ -292,18 +290,6 @@ class BatchSettings(SettingsGroup):
     )
 
 
-class FeedbackSettings(SettingsGroup):
-    """What is kept of answers until feedback arrives, during guarded changes of aliases and, if wanted, otherwise."""
-
-    feedback_seconds: float = setting(
-        24 * 3600.0, "How long feedback to an answer is accepted.", gt=0, le=_YEAR_SECONDS
-    )
-    max_recorded_answers: Count = setting(100_000, "Maximum answers of a tenant that wait for feedback.")
-    recorded_answers_per_second: int = setting(
-        0, "Answers of a replica that are recorded for feedback each second outside of guarded changes.", ge=0
-    )
-
-
 class ClusterSettings(SettingsGroup):
     """Replicas on Ray Serve, and training workers as tasks of Ray."""
 
@@ -369,7 +355,6 @@ class CoreSettings(SettingsGroup):
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     batches: BatchSettings = Field(default_factory=BatchSettings)
-    feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
     extensions: ExtensionSettings = Field(default_factory=ExtensionSettings)
 
     def group(self, kind: type[Group]) -> Group:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
 MIB = 1024 * 1024
+YEAR_SECONDS = 366 * 24 * 3600
 
 Count = Annotated[int, Field(ge=1)]
 

@@ -70,7 +70,7 @@ def _image_of(catalog: Catalog, keyring: Keyring) -> dict[str, Any]:
         "keys": keyring.list_keys(None, after="", limit=1000),
         **{
             f"{one.tenant}:{one.name}": (
-                one.is_public, one.splits_by_alias, one.pin, {alias: run.id for alias, run in one.rollouts.items()},
+                one.is_public, one.splits_by_alias, one.pin, {alias: last.id for alias, last in one.aliases.items()},
                 sorted((number, entry.digest, entry.version.deprecation) for number, entry in one.entries.items()),
             )
             for one in adapters

@@ -8,16 +8,12 @@ from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import (
     BatchDraft,
     BatchPart,
-    Judgement,
     Quotas,
     Registry,
     RegistryConflict,
-    Report,
-    Retention,
-    RolloutDraft,
-    StoredAnswer,
     TrainingDraft,
 )
+from peltier_store.registry.extensions.rollout_records import Judgement, Report, Retention, RolloutDraft, StoredAnswer
 
 from tests.crash.replica import Write
 
@@ -96,22 +92,21 @@ class Writes:
         await registry.end_collection([digest])
 
     async def roll_out(self, registry: Registry) -> None:
+        rollouts = registry.rollouts
         with suppress(RegistryConflict):
-            await registry.rollouts.stop(TENANT, "one", "production", actor=ACTOR)
+            await rollouts.stop(TENANT, "one", "production", actor=ACTOR)
         await self.point_alias(registry)
         candidate, request_id = await self._publish(registry, "one"), self._new("request")
         draft = RolloutDraft(0.5, {}, timedelta(days=1))
-        alias = await registry.rollouts.start(TENANT, "one", "production", candidate, draft, actor=ACTOR)
-        rollout = alias.rollout
-        assert rollout is not None
+        rollout = (await rollouts.start(TENANT, "one", "production", candidate, draft, actor=ACTOR)).rollout
         answer = StoredAnswer(
             TENANT, request_id, 0, "one", rollout.id, candidate, "positive", None, "hash", datetime.now(UTC)
         )
         report = Report("replica", self._count, {rollout.id: {"candidate": {"answers": 1}}}, [answer])
-        await registry.rollouts.report(report, _KEEP)
-        await registry.rollouts.judge(TENANT, request_id, 0, Judgement("positive", None), _KEEP)
-        await registry.rollouts.stop(TENANT, "one", "production", actor=ACTOR)
-        await registry.rollouts.forget(timedelta(0))
+        await rollouts.report(report, _KEEP)
+        await rollouts.judge(TENANT, request_id, 0, Judgement("positive", None), _KEEP)
+        await rollouts.stop(TENANT, "one", "production", actor=ACTOR)
+        await rollouts.forget(timedelta(0))
 
     async def train(self, registry: Registry) -> None:
         training = await registry.trainings.create(

@@ -6,11 +6,11 @@ from typing import Any
 
 from peltier_client.protocol import (
     AdapterChange,
-    AliasRequest,
     BatchRequest,
     ComparisonRequest,
     DeprecationRequest,
     FeedbackRequest,
+    GuardedAliasRequest,
     KeyRequest,
     MixedPredictRequest,
     PinRequest,
@@ -37,7 +37,7 @@ _MAX_INPUTS = 64
 MODELS: tuple[tuple[BodyModel, bool], ...] = (
     *((PredictRequest, False), (MixedPredictRequest, False), (ComparisonRequest, False), (RerankRequest, False)),
     *((TextEmbedRequest, False), (EmbeddingRequest, False), (CompletionRequest, False), (TextRerankRequest, False)),
-    *((AdapterChange, True), (AliasRequest, True), (DeprecationRequest, True), (KeyRequest, True)),
+    *((AdapterChange, True), (GuardedAliasRequest, True), (DeprecationRequest, True), (KeyRequest, True)),
     *((TenantQuotas, True), (TenantRequest, True), (None, False), (TrainingRequest, True), (FineTuningRequest, True)),
     *((BatchRequest, False), (FeedbackRequest, False), (PinRequest, True), (SparseRequest, False)),
     *((SimilarityRequest, False), (PoolingRequest, False), (TextClassifyRequest, False), (ClassifyRequest, False)),

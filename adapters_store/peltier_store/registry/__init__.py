@@ -2,7 +2,6 @@
 
 from peltier_store.registry.errors import (
     AdapterUnknown,
-    AnswerUnknown,
     BatchUnknown,
     BlobBusy,
     FileUnknown,
@@ -46,7 +45,6 @@ from peltier_store.registry.extensions.training_holder import TrainingHold
 from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
-    ROLLOUT_STATES,
     SCOPES,
     AdapterRecord,
     AliasHistoryEntry,
@@ -60,12 +58,10 @@ from peltier_store.registry.records import (
     QuotaUsage,
     RegistrySnapshot,
     Reservation,
-    StoredAnswer,
-    StoredRollout,
     TenantRecord,
     VersionRecord,
 )
-from peltier_store.registry.rollouts import Judgement, Report, Retention, RolloutDraft, added, compared
+from peltier_store.registry.registry import OnPublish
 
 __all__ = [
     "BATCH_STATES",
@@ -74,14 +70,12 @@ __all__ = [
     "FINAL_STATES",
     "MAX_WEIGHT",
     "MIN_WEIGHT",
-    "ROLLOUT_STATES",
     "SCOPES",
     "STATES",
     "AdapterRecord",
     "AdapterUnknown",
     "AliasHistoryEntry",
     "AliasRecord",
-    "AnswerUnknown",
     "AuditEntry",
     "AuditFilter",
     "BatchDraft",
@@ -91,13 +85,13 @@ __all__ = [
     "FileUnknown",
     "IdempotencyKey",
     "InvalidRecord",
-    "Judgement",
     "Key",
     "KeyUnknown",
     "LeaseLost",
     "NewEvent",
     "NewFile",
     "NotRegistered",
+    "OnPublish",
     "Pin",
     "Position",
     "QuotaReached",
@@ -110,15 +104,10 @@ __all__ = [
     "RegistryGone",
     "RegistryRewound",
     "RegistrySnapshot",
-    "Report",
     "Reservation",
-    "Retention",
-    "RolloutDraft",
-    "StoredAnswer",
     "StoredBatch",
     "StoredEvent",
     "StoredFile",
-    "StoredRollout",
     "StoredTraining",
     "TenantRecord",
     "TenantUnknown",
@@ -130,7 +119,5 @@ __all__ = [
     "TrainingWaits",
     "VersionRecord",
     "VersionUnknown",
-    "added",
-    "compared",
     "create_holder_name",
 ]

@@ -3,6 +3,7 @@
 Each change is a row, and rows are never removed. The newest row is the current state. Each row refers to the row of the
 split that was in force before, which a rollback restores. So two rollbacks go two steps back, and rolling back a
 deletion restores the alias. A split names only live versions, because a version that an alias names cannot be deleted.
+A stored split may name a version with the share 0: it answers nothing and is in no record, but is kept for the alias.
 """
 
 import math
@@ -13,8 +14,8 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, StoredRollout, check_name
-from peltier_store.registry.tables import AliasRow, RolloutRow
+from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, check_name
+from peltier_store.registry.tables import AliasRow
 from peltier_store.registry.transactions import WriteTransaction
 
 VersionShares: TypeAlias = Mapping[int, float]
@@ -32,11 +33,7 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
     require_live(writing.connection, adapter_id, name, *split)
     _require_room(writing.connection, adapter_id, name, alias)
     current = find_current(writing.connection, adapter_id, alias)
-    if (
-        current is not None
-        and current.split == _stored(split)
-        and not _is_guarded(writing.connection, adapter_id, alias)
-    ):
+    if current is not None and current.split == _stored(split):
         # A repeated call, whose first answer was lost, must not make a rollback go back to what the alias means now.
         return alias_of(current)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
@@ -80,11 +77,8 @@ def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
 
 
 def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> list[str]:
-    """The aliases that name this version, or have a guarded change to it in progress, in order."""
-    current = _all_current(connection, adapter_id)
-    is_candidate = (RolloutRow.adapter_id == adapter_id, RolloutRow.candidate == number, RolloutRow.state == "running")
-    guarded = connection.execute(select(RolloutRow.alias).where(*is_candidate)).scalars()
-    return sorted({row.alias for row in current if str(number) in row.split} | set(guarded))
+    """The aliases that name this version, also with the share 0, in order."""
+    return sorted(row.alias for row in _all_current(connection, adapter_id) if str(number) in row.split)
 
 
 def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
@@ -108,12 +102,13 @@ def select_changes() -> Select[*tuple[object, ...]]:
     return select(AliasRow.__table__)
 
 
-def alias_of(row: Row[*tuple[object, ...]], rollout: StoredRollout | None = None) -> AliasRecord:
-    return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by, rollout)
+def alias_of(row: Row[*tuple[object, ...]]) -> AliasRecord:
+    return AliasRecord(row.alias, split_of(row.split), row.created_at, row.created_by, row.id)
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
-    return {int(number): share for number, share in stored.items()}
+    """The versions that answer, with their shares."""
+    return {int(number): share for number, share in stored.items() if share > 0}
 
 
 def check_alias(alias: str) -> None:
@@ -130,11 +125,6 @@ def check_split(alias: str, split: VersionShares) -> None:
     total = math.fsum(split.values())
     if abs(total - 1) > _TOLERANCE:
         raise InvalidRecord(f"the shares of alias {alias!r} sum to {total:g}: they must sum to 1")
-
-
-def _is_guarded(connection: Connection, adapter_id: int, alias: str) -> bool:
-    running = (RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias, RolloutRow.state == "running")
-    return connection.execute(select(RolloutRow.id).where(*running)).first() is not None
 
 
 def find_current(connection: Connection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
@@ -170,29 +160,22 @@ def _require_room(connection: Connection, adapter_id: int, name: str, alias: str
 def change(
     writing: WriteTransaction, adapter_id: int, alias: str, split: VersionShares | None, previous_id: int | None
 ) -> AliasRecord:
-    """Makes the alias mean `split`. A guarded change of it in progress ends."""
+    """Makes the alias mean `split`; a version with the share 0 is kept for it."""
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
-    reason = f"the alias was changed by {writing.actor}"
-    ended = {"state": "stopped", "reason": reason, "ended_at": writing.at}
-    running = (RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias, RolloutRow.state == "running")
-    writing.connection.execute(update(RolloutRow).where(*running).values(**ended))
-    row = (
-        insert(AliasRow)
-        .inline()
-        .values(
-            adapter_id=adapter_id,
-            alias=alias,
-            split=None if split is None else _stored(split),
-            previous_id=previous_id,
-            is_current=True,
-            created_at=writing.at,
-            created_by=writing.actor,
-        )
-    )
-    writing.connection.execute(row)
+    stored = None if split is None else _stored(split)
+    row = {
+        "adapter_id": adapter_id,
+        "alias": alias,
+        "split": stored,
+        "previous_id": previous_id,
+        "is_current": True,
+        "created_at": writing.at,
+        "created_by": writing.actor,
+    }
+    change_id = writing.connection.execute(insert(AliasRow).returning(AliasRow.id).values(**row)).scalar_one()
     writing.stamp_adapter(adapter_id)
-    return AliasRecord(alias, dict(split or {}), writing.at, writing.actor)
+    return AliasRecord(alias, split_of(stored or {}), writing.at, writing.actor, change_id)
 
 
 def _stored(split: VersionShares) -> dict[str, float]:

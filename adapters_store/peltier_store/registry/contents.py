@@ -14,11 +14,10 @@ from peltier_store.registry.lookup import marked_columns
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import (
     IS_BLOB,
-    AnswerRow,
+    IS_LOCAL,
     Base,
     ChangeRow,
     CollectionRow,
-    ReporterRow,
     ReservationRow,
     RevisionRow,
     TenantRow,
@@ -26,9 +25,8 @@ from peltier_store.registry.tables import (
 )
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
 
-# Not dumped: the revision, claims of uploads and collectors, and numbers of reports belong to one database; answers are
-# kept for a day.
-_LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow, AnswerRow, ReporterRow)}
+# Not dumped: the revision, and claims of uploads and collectors belong to one database.
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow)}
 # A report has up to a mebibyte.
 _CHUNK = 100
 
@@ -49,7 +47,11 @@ class DumpedRow:
 
 def _tables() -> dict[str, Table]:
     """Each table of a dump after those that it refers to."""
-    return {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
+    return {
+        table.name: table
+        for table in Base.metadata.sorted_tables
+        if table.name not in _LOCAL and not table.info.get(IS_LOCAL)
+    }
 
 
 def read_lines(connection: Connection) -> Iterator[DumpedRow]:

@@ -9,7 +9,6 @@ RegistryError           the database itself failed, or cannot be used
     - FileUnknown
     - TrainingUnknown
     - BatchUnknown
-    - AnswerUnknown
   x RegistryConflict    an existing record forbids the change
   x InvalidRecord       a given value breaks a rule
   x RegistryGone        the database is missing, damaged, or another registry
@@ -59,10 +58,6 @@ class TrainingUnknown(NotRegistered):
 
 class BatchUnknown(NotRegistered):
     """The tenant has no batch of this id."""
-
-
-class AnswerUnknown(NotRegistered):
-    """No answer to the tenant is recorded for this request and row."""
 
 
 class RegistryConflict(RegistryError):

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 
@@ -12,8 +11,6 @@ from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "train", "admin", "metrics"})
-# The states of a rollout; only the first is not final.
-ROLLOUT_STATES = ("running", "promoted", "rolled_back", "stopped")
 # Bounds of a tenant's weight.
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
@@ -40,61 +37,15 @@ class VersionRecord:
 
 
 @dataclass(frozen=True)
-class StoredRollout:
-    """A guarded change of an alias from the version `incumbent` to the version `candidate`.
-
-    The candidate answers `share` of the alias's requests; without a share it shadows. `guard` has the bounds of the
-    decision, `counts` what all replicas have counted. `state` is one of `ROLLOUT_STATES`; `reason`
-    says why it ended, and `numbers` has what the decision was made by.
-    """
-
-    id: str
-    tenant: str
-    name: str
-    alias: str
-    incumbent: int
-    candidate: int
-    share: float | None
-    guard: Mapping[str, Any]
-    counts: Mapping[str, Any]
-    state: str
-    started_at: datetime
-    started_by: str
-    ends_at: datetime
-    ended_at: datetime | None = None
-    reason: str | None = None
-    numbers: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class StoredAnswer:
-    """What a version of the adapter `name` answered to a row of a request, in a rollout if one was in progress. The
-    name is None for a rollout's answer of an earlier release. `answer` is a label, or a digest of a text, and
-    `shadow` that of a candidate which shadows. `text_hash` is a digest of the input. `was_right` is its feedback."""
-
-    tenant: str
-    request_id: str
-    row: int
-    name: str | None
-    rollout_id: str | None
-    version: int
-    answer: str
-    shadow: str | None
-    text_hash: str
-    answered_at: datetime
-    was_right: bool | None = None
-
-
-@dataclass(frozen=True)
 class AliasRecord:
-    """A name for one version, or for several with the share of requests that each gets; the shares sum to 1. `rollout`
-    is the guarded change in progress."""
+    """A name for one version, or for several with the share of requests that each gets; the shares sum to 1. `id` is
+    that of the change that made it so."""
 
     alias: str
     split: Mapping[int, float]
     created_at: datetime
     created_by: str
-    rollout: StoredRollout | None = None
+    id: int
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""The registry: operations on tenants, keys, adapters, versions and aliases, and on files, trainings, batches and
-rollouts."""
+"""The registry: operations on tenants, keys, adapters, versions and aliases."""
 
 import asyncio
 from collections import defaultdict
@@ -14,8 +13,6 @@ from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.extensions import training_holder
-from peltier_store.registry.extensions.training_holder import TrainingHold
 from peltier_store.registry.lookup import (
     LIVE,
     find_version,
@@ -42,9 +39,8 @@ from peltier_store.registry.records import (
     TenantRecord,
     VersionRecord,
 )
-from peltier_store.registry.rollouts import RolloutDraft, RolloutRegistry, point_alias, rollout_of, select_rollouts
 from peltier_store.registry.schema import read_schema, refuse_older_schema, upgrade
-from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, RolloutRow, TenantRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit
 
@@ -56,7 +52,6 @@ _VERSIONS = select_versions(_UNREAD).where(_CHANGED).order_by(VersionRow.adapter
 _ALIASES = (
     select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(_CHANGED).order_by(AliasRow.alias)
 )
-_ROLLOUTS = select_rollouts().where(_CHANGED, RolloutRow.state == "running")
 _ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
 _TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
 _KEYS = select_keys().where(KeyRow.revision > _SINCE)
@@ -64,6 +59,8 @@ _NO_LIMITS = Quotas()
 _ALL_ENTRIES = AuditFilter()
 P = ParamSpec("P")
 T = TypeVar("T")
+# What else is done in the transaction that publishes a version.
+OnPublish = Callable[[WriteTransaction, VersionRecord], None]
 
 
 def read_changes(connection: Connection, position: Position, since: Position | None) -> RegistrySnapshot:
@@ -84,10 +81,9 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
     versions: dict[tuple[str, str], list[VersionRecord]] = defaultdict(list)
     for row in connection.execute(_VERSIONS, changed):
         versions[row.tenant, row.name].append(version_of(row))
-    guarded = {(row.adapter_id, row.alias): rollout_of(row) for row in connection.execute(_ROLLOUTS, changed)}
     aliases: dict[int, list[AliasRecord]] = defaultdict(list)
     for row in connection.execute(_ALIASES, changed):
-        aliases[row.adapter_id].append(alias_of(row, guarded.get((row.adapter_id, row.alias))))
+        aliases[row.adapter_id].append(alias_of(row))
     return tuple(
         AdapterRecord(
             row.tenant,
@@ -106,7 +102,7 @@ class CoreRegistry:
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
     entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence. `contents` are its rows,
-    for backups; `files`, `trainings`, `batches` and `rollouts` are the operations on these.
+    for backups.
     """
 
     # What a purge removes too, in tables of extensions.
@@ -115,7 +111,6 @@ class CoreRegistry:
     def __init__(self, url: URL) -> None:
         self._transactions = Transactions(url)
         self.contents = Contents(self._transactions)
-        self.rollouts = RolloutRegistry(self._transactions)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
@@ -209,27 +204,25 @@ class CoreRegistry:
         preset: str,
         manifest: str,
         alias: str | None = None,
-        guard: RolloutDraft | None = None,
         report: str | None = None,
-        training: TrainingHold | None = None,
+        then: OnPublish | None = None,
         actor: str,
     ) -> tuple[VersionRecord, bool]:
         """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
-        The same transaction points `alias` to it, with a `guard` by a guarded change, stores its `report`, in place of
-        an earlier one, and ends the `training` that made it. If a live version has the same bytes, that version is
-        returned. Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached,
-        InvalidRecord for an invalid alias, what `rollouts.start` raises, LeaseLost if another replica has the training,
-        or BlobBusy if the reservation is gone: then reserve, store and publish again.
+        The same transaction points `alias` to it, stores its `report`, in place of an earlier one, and calls `then`. If
+        a live version has the same bytes, that version is returned. Numbers start at 1 and are never reused. The
+        reservation ends. Raises TenantUnknown, QuotaReached, InvalidRecord for an invalid alias, what `then` raises, or
+        BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
         draft = VersionRecord(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
 
         def work(writing: WriteTransaction) -> tuple[VersionRecord, bool]:
             version, is_new = versions.publish(writing, draft, reservation, report)
             if alias is not None:
-                point_alias(writing, version, alias, guard)
-            if training is not None:
-                training_holder.publish(writing, training, version)
+                aliases.set_alias(writing, tenant, name, alias, {version.number: 1.0})
+            if then is not None:
+                then(writing, version)
             return version, is_new
 
         return await self._transactions.write(actor, work)

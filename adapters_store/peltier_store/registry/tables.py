@@ -24,6 +24,9 @@ BigKey = BigInteger().with_variant(Integer, "sqlite")
 # Marks of columns, in their `info`: the digest of a blob that must be kept, or bytes that count for a tenant's quota. A
 # table with such bytes has a column `tenant`, or refers to one table alone, for which the same holds.
 IS_BLOB, IS_STORED = "is_blob", "is_stored"
+# Marks of tables of extensions, in their `info`: the rows are not part of backups, or are deleted with the version that
+# their columns tenant, name and version name.
+IS_LOCAL, ENDS_WITH_VERSION = "is_local", "ends_with_version"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -197,73 +200,6 @@ Index(
     sqlite_where=AliasRow.is_current,
     postgresql_where=AliasRow.is_current,
 )
-
-
-class RolloutRow(Base):
-    """A guarded change of an alias; `records.StoredRollout` describes the columns."""
-
-    __tablename__ = "rollouts"
-
-    id: Mapped[str] = mapped_column(Text, primary_key=True)
-    adapter_id: Mapped[int] = mapped_column(ForeignKey(AdapterRow.id))
-    alias: Mapped[str] = mapped_column(Text)
-    incumbent: Mapped[int]
-    candidate: Mapped[int]
-    share: Mapped[float | None]
-    guard: Mapped[dict[str, Any]] = mapped_column(JSON)
-    counts: Mapped[dict[str, Any]] = mapped_column(JSON)
-    state: Mapped[str] = mapped_column(Text)
-    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    started_by: Mapped[str] = mapped_column(Text)
-    ends_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    reason: Mapped[str | None] = mapped_column(Text)
-    numbers: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-
-
-Index("ix_rollouts_alias", RolloutRow.adapter_id, RolloutRow.alias, RolloutRow.started_at)
-Index(
-    "uq_rollouts_running",
-    RolloutRow.adapter_id,
-    RolloutRow.alias,
-    unique=True,
-    sqlite_where=RolloutRow.state == "running",
-    postgresql_where=RolloutRow.state == "running",
-)
-
-
-class AnswerRow(Base):
-    """An answer, kept for feedback; `records.StoredAnswer` describes the columns."""
-
-    __tablename__ = "answers"
-    __table_args__ = (UniqueConstraint("tenant", "request_id", "row"),)
-
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    tenant: Mapped[str] = mapped_column(Text)
-    request_id: Mapped[str] = mapped_column(Text)
-    row: Mapped[int]
-    name: Mapped[str | None] = mapped_column(Text)
-    rollout_id: Mapped[str | None] = mapped_column(ForeignKey(RolloutRow.id))
-    version: Mapped[int]
-    answer: Mapped[str] = mapped_column(Text)
-    shadow: Mapped[str | None] = mapped_column(Text)
-    text_hash: Mapped[str] = mapped_column(Text)
-    answered_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
-    was_right: Mapped[bool | None]
-
-
-class ReporterRow(Base):
-    """A replica that counts answers, and the number of its last report, so that a repeated one adds nothing."""
-
-    __tablename__ = "reporters"
-
-    replica: Mapped[str] = mapped_column(Text, primary_key=True)
-    number: Mapped[int] = mapped_column(BigInteger)
-    reported_at: Mapped[datetime] = mapped_column(UtcDateTime)
-
-
-Index("ix_answers_tenant_id", AnswerRow.tenant, AnswerRow.id)
-Index("ix_answers_version", AnswerRow.tenant, AnswerRow.name, AnswerRow.version, AnswerRow.id)
 
 
 class AuditRow(Base):

@@ -19,7 +19,7 @@ from peltier_store.registry.lookup import (
     require_live,
 )
 from peltier_store.registry.records import Reservation, VersionRecord, check_text
-from peltier_store.registry.tables import AdapterRow, AnswerRow, ReportRow, VersionRow
+from peltier_store.registry.tables import ENDS_WITH_VERSION, AdapterRow, Base, ReportRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -114,7 +114,7 @@ def delete_version(writing: WriteTransaction, tenant: str, name: str, number: in
             f"version {number} of adapter {name!r} is in use by its alias {users[0]!r}; move or delete the alias first"
         )
     _mark_deleted(writing, adapter_id, VersionRow.number == number)
-    _forget_answers(writing, AnswerRow.tenant == tenant, AnswerRow.name == name, AnswerRow.version == number)
+    _end_rows(writing, tenant=tenant, name=name, version=number)
     writing.audit(tenant, "delete_version", f"{name}@{number}")
 
 
@@ -125,7 +125,7 @@ def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
     numbers = list(writing.connection.execute(live).scalars())
     aliases.delete_all(writing, adapter_id)
     _mark_deleted(writing, adapter_id, LIVE)
-    _forget_answers(writing, AnswerRow.tenant == tenant, AnswerRow.name == name)
+    _end_rows(writing, tenant=tenant, name=name)
     writing.audit(tenant, "delete_adapter", name, versions=numbers)
     return len(numbers)
 
@@ -167,9 +167,12 @@ def purge(writing: WriteTransaction, grace: timedelta) -> set[str]:
     return {row.digest for row in over} - read_digests(writing.connection)
 
 
-def _forget_answers(writing: WriteTransaction, *own: ColumnElement[bool]) -> None:
-    """Deletes answers for good: an undeleted version has none."""
-    writing.connection.execute(delete(AnswerRow).where(*own))
+def _end_rows(writing: WriteTransaction, **own: object) -> None:
+    """Deletes the rows that end with a version, for good: an undeleted version has none."""
+    for table in Base.metadata.tables.values():
+        if table.info.get(ENDS_WITH_VERSION):
+            same = [table.c[name] == value for name, value in own.items()]
+            writing.connection.execute(delete(table).where(*same))
 
 
 def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnElement[bool]) -> None:

@@ -10,6 +10,7 @@ from typing import Self, Unpack
 import httpx2
 
 from peltier_client.asynchronous.files import AsyncBatches, AsyncFiles
+from peltier_client.asynchronous.rollouts import AsyncRollouts
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.asynchronous.text_stream import AsyncTextStream
 from peltier_client.asynchronous.trainings import AsyncTrainings, begin_training
@@ -30,13 +31,11 @@ from peltier_client.protocol import (
     Alias,
     AliasChange,
     AuditRecord,
-    Feedback,
     HealthResponse,
     InfoResponse,
     KeyInfo,
     NewKey,
     RankedDocument,
-    Rollout,
     TenantInfo,
     TenantUsage,
     TextTuple,
@@ -46,14 +45,13 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.resources import adapters, administration, predict, rollouts
+from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
-from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
 from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
 
 
-class AsyncClient:
+class AsyncClient(AsyncRollouts):
     """A connection pool to one Peltier server; use it as an asynchronous context manager, from one event loop.
 
     Methods raise a `PeltierError`. They retry, `max_attempts` in all, after failed connections, 429 and 503, with the
@@ -227,24 +225,6 @@ class AsyncClient:
     async def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
         await self._sender.send(adapters.delete_alias(name, alias))
-
-    async def start_rollout(self, name: str, alias: str, candidate: int, **guard: Unpack[GuardOptions]) -> Rollout:
-        """Try a version beside the one that an alias means, with a `share` of its requests or as `shadow=True`; the
-        server promotes it or rolls it back."""
-        return await self._sender.send(rollouts.start_rollout(name, alias, candidate, guard))
-
-    async def rollout(self, name: str, alias: str) -> Rollout | None:
-        """The newest guarded change of an alias: its state, what was counted, and the evidence; None if it had none."""
-        return await self._sender.send(rollouts.get_rollout(name, alias))
-
-    async def stop_rollout(self, name: str, alias: str) -> Rollout:
-        """End the guarded change of an alias; the version that it meant before answers every request."""
-        return await self._sender.send(rollouts.stop_rollout(name, alias))
-
-    async def feedback(self, request_id: str, **known: Unpack[FeedbackOptions]) -> Feedback:
-        """Tell the right `label` of an answer's `row`, or whether it was `right`; `request_id` is that of the
-        predictions. Raises `AnswerNotFound` for what no guarded change has answered, `Conflict` for a second time."""
-        return await self._sender.send(rollouts.give_feedback(request_id, **known))
 
     async def pin(self, name: str) -> AdapterPin:
         """Keep an adapter on the device of every replica; the replica that answers has loaded it."""

@@ -6,8 +6,6 @@ from typing import Annotated, Self
 from pydantic import Field, StrictInt, model_validator
 
 from peltier_client.protocol.names import MAX_VERSION
-from peltier_client.protocol.predict import is_none
-from peltier_client.protocol.rollouts import Rollout, RolloutGuard
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 Share = Annotated[float, Field(strict=True)]
@@ -16,25 +14,16 @@ MAX_SPLIT_VERSIONS = 32  # bounds the size of lists, which hold the splits
 
 
 class AliasRequest(RequestModel):
-    """One version for an alias, or several with the share of requests that each gets; or a `candidate` that the server
-    compares with the version that the alias means, and then promotes or rolls back, as its `guard` says.
-
-    The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
-    """
+    """One version for an alias, or several with the share of requests that each gets. The shares are above 0 and sum to
+    1. The request's `x-request-id` decides which version answers."""
 
     version: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
     versions: Annotated[Split, Field(max_length=MAX_SPLIT_VERSIONS)] | None = None
-    candidate: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
-    guard: RolloutGuard | None = None
 
     @model_validator(mode="after")
     def _one_of_all(self) -> Self:
-        if sum(one is not None for one in (self.version, self.versions, self.candidate)) != 1:
-            raise ValueError(
-                'give one of {"version": 3}, {"versions": {"3": 0.9, "4": 0.1}} or {"candidate": 4, "guard": {…}}'
-            )
-        if (self.candidate is None) != (self.guard is None):
-            raise ValueError("a candidate needs a guard, and a guard a candidate")
+        if (self.version is None) == (self.versions is None):
+            raise ValueError('give one of {"version": 3} or {"versions": {"3": 0.9, "4": 0.1}}')
         return self
 
     @property
@@ -44,14 +33,12 @@ class AliasRequest(RequestModel):
 
 
 class Alias(ResponseModel):
-    """An alias: the share of requests that each version gets, and who set it when. `rollout` is its newest guarded
-    change."""
+    """An alias: the share of requests that each version gets, and who set it when."""
 
     alias: str
     versions: Split
     created_at: datetime
     created_by: str
-    rollout: Annotated[Rollout | None, Field(exclude_if=is_none)] = None
 
 
 class AliasList(ResponseModel):

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
+from peltier_client.protocol.aliases import Alias, AliasRequest
+from peltier_client.protocol.names import MAX_VERSION
 from peltier_client.protocol.predict import is_none, state_rule
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
@@ -69,6 +71,30 @@ class Rollout(ResponseModel):
     counts: dict[str, dict[str, int]] = Field(default_factory=dict)
     evidence: dict[str, float] = Field(default_factory=dict)
     needed: dict[str, float] = Field(default_factory=dict)
+
+
+class GuardedAliasRequest(AliasRequest):
+    """A version or versions for an alias, or a `candidate` that the server compares with the version that the alias
+    means, and then promotes or rolls back, as its `guard` says."""
+
+    candidate: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
+    guard: RolloutGuard | None = None
+
+    @model_validator(mode="after")
+    def _one_of_all(self) -> Self:
+        if sum(one is not None for one in (self.version, self.versions, self.candidate)) != 1:
+            raise ValueError(
+                'give one of {"version": 3}, {"versions": {"3": 0.9, "4": 0.1}} or {"candidate": 4, "guard": {…}}'
+            )
+        if (self.candidate is None) != (self.guard is None):
+            raise ValueError("a candidate needs a guard, and a guard a candidate")
+        return self
+
+
+class GuardedAlias(Alias):
+    """An alias, and its newest guarded change."""
+
+    rollout: Annotated[Rollout | None, Field(exclude_if=is_none)] = None
 
 
 class FeedbackRequest(RequestModel):

@@ -8,11 +8,11 @@ import httpx2
 from peltier_client.errors import UnexpectedAnswer
 from peltier_client.exchange.request import Request, read_body, reader, to_json
 from peltier_client.protocol import (
-    Alias,
-    AliasRequest,
     AtEnd,
     Feedback,
     FeedbackRequest,
+    GuardedAlias,
+    GuardedAliasRequest,
     Rollout,
     check_alias,
     check_name,
@@ -40,12 +40,12 @@ class FeedbackOptions(TypedDict, total=False):
 
 
 def start_rollout(name: str, alias: str, candidate: int, guard: GuardOptions) -> Request[Rollout]:
-    asked = to_json(AliasRequest, {"candidate": candidate, "guard": guard})
+    asked = to_json(GuardedAliasRequest, {"candidate": candidate, "guard": guard})
     return Request("PUT", _path(name, alias), _read, json=asked)
 
 
 def get_rollout(name: str, alias: str) -> Request[Rollout | None]:
-    return Request("GET", _path(name, alias), lambda response: read_body(response, Alias).rollout)
+    return Request("GET", _path(name, alias), lambda response: read_body(response, GuardedAlias).rollout)
 
 
 def stop_rollout(name: str, alias: str) -> Request[Rollout]:
@@ -59,7 +59,7 @@ def give_feedback(request_id: str, **known: Unpack[FeedbackOptions]) -> Request[
 
 
 def _read(response: httpx2.Response) -> Rollout:
-    rollout = read_body(response, Alias).rollout
+    rollout = read_body(response, GuardedAlias).rollout
     if rollout is None:
         raise UnexpectedAnswer("the server's answer has no guarded change: is it an older server?")
     return rollout

@@ -27,13 +27,11 @@ from peltier_client.protocol import (
     Alias,
     AliasChange,
     AuditRecord,
-    Feedback,
     HealthResponse,
     InfoResponse,
     KeyInfo,
     NewKey,
     RankedDocument,
-    Rollout,
     TenantInfo,
     TenantUsage,
     TextTuple,
@@ -43,18 +41,18 @@ from peltier_client.protocol import (
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.resources import adapters, administration, predict, rollouts
+from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions
-from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
 from peltier_client.resources.trainings import Examples, TrainingOptions, succeeded
 from peltier_client.synchronous.files import Batches, Files
+from peltier_client.synchronous.rollouts import Rollouts
 from peltier_client.synchronous.sender import Sender
 from peltier_client.synchronous.text_stream import TextStream
 from peltier_client.synchronous.trainings import Trainings, begin_training
 
 
-class Client:
+class Client(Rollouts):
     """A connection pool to one Peltier server; use it as a context manager, from any number of threads.
 
     Methods raise a `PeltierError`. They retry, `max_attempts` in all, after failed connections, 429 and 503, with the
@@ -224,24 +222,6 @@ class Client:
     def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
         self._sender.send(adapters.delete_alias(name, alias))
-
-    def start_rollout(self, name: str, alias: str, candidate: int, **guard: Unpack[GuardOptions]) -> Rollout:
-        """Try a version beside the one that an alias means, with a `share` of its requests or as `shadow=True`; the
-        server promotes it or rolls it back."""
-        return self._sender.send(rollouts.start_rollout(name, alias, candidate, guard))
-
-    def rollout(self, name: str, alias: str) -> Rollout | None:
-        """The newest guarded change of an alias: its state, what was counted, and the evidence; None if it had none."""
-        return self._sender.send(rollouts.get_rollout(name, alias))
-
-    def stop_rollout(self, name: str, alias: str) -> Rollout:
-        """End the guarded change of an alias; the version that it meant before answers every request."""
-        return self._sender.send(rollouts.stop_rollout(name, alias))
-
-    def feedback(self, request_id: str, **known: Unpack[FeedbackOptions]) -> Feedback:
-        """Tell the right `label` of an answer's `row`, or whether it was `right`; `request_id` is that of the
-        predictions. Raises `AnswerNotFound` for what no guarded change has answered, `Conflict` for a second time."""
-        return self._sender.send(rollouts.give_feedback(request_id, **known))
 
     def pin(self, name: str) -> AdapterPin:
         """Keep an adapter on the device of every replica; the replica that answers has loaded it."""

@@ -29,8 +29,6 @@ class Catalog:
         self._adapters: dict[tuple[str, str], Published] = {}
         self._names: dict[str, list[str]] = {}
         self._pinned: dict[tuple[str, str], Published] = {}
-        # The adapters with guarded changes in progress, by tenant and name.
-        self.guarded: dict[tuple[str, str], Published] = {}
         # The versions of a tenant with the same bytes, mostly one, by the names of their adapters.
         self._owners: dict[AdapterKey, dict[str, list[Entry]]] = {}
         # The references of some of them, because they are read many times a second.
@@ -133,9 +131,6 @@ class Catalog:
         self._pinned.pop((tenant, name), None)
         if published is not None and published.pin is not None:
             self._pinned[tenant, name] = published
-        self.guarded.pop((tenant, name), None)
-        if published is not None and published.rollouts:
-            self.guarded[tenant, name] = published
         self._list(tenant, name, was_there=old is not None, is_there=published is not None)
         return gone
 

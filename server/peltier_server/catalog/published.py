@@ -4,7 +4,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
@@ -24,7 +24,7 @@ from peltier_client.protocol import (
     TaskSummary,
     VersionSummary,
 )
-from peltier_store.registry import AdapterRecord, AliasRecord, Pin, StoredRollout, VersionRecord
+from peltier_store.registry import AdapterRecord, AliasRecord, Pin, VersionRecord
 from pydantic_core import to_json
 
 from peltier_server.context import VersionLabels
@@ -195,8 +195,6 @@ class Published:
     newest: Entry
     preferred: Entry
     pin: Pin | None = None
-    # The guarded changes in progress, by alias.
-    rollouts: Mapping[str, StoredRollout] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: AdapterRecord, known: Self | None = None) -> Self | None:
@@ -219,7 +217,6 @@ class Published:
             newest=entries[max(entries)],
             preferred=max(current or entries.values(), key=lambda entry: entry.number),
             pin=record.pin,
-            rollouts={alias.alias: alias.rollout for alias in record.aliases if alias.rollout is not None},
         )
 
     def version(self, number: int) -> Entry:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Manifest
@@ -15,9 +14,9 @@ from peltier_adapters.golden.golden import golden_rows, is_rounded, judge_golden
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
-from peltier_client.protocol import MAX_REPORT_BYTES, RolloutGuard, TrainingReport, check_alias, check_name
+from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport, check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry, RegistryError, RolloutDraft, TrainingHold, VersionRecord
+from peltier_store.registry import OnPublish, Registry, RegistryError, VersionRecord
 from pydantic import ValidationError
 
 from peltier_server.auth.keyring import Caller
@@ -47,14 +46,13 @@ class Store:
 
 @dataclass(frozen=True)
 class UploadTarget:
-    """The owner of an upload, its name (None is the manifest's), and an alias that names it from then on, or once a
-    guarded change has promoted it; and the training that the publication ends."""
+    """The owner of an upload, its name (None is the manifest's), an alias that names it from then on, and what else is
+    done in the transaction that publishes it."""
 
     owner: Caller
     name: str | None = None
     alias: str | None = None
-    guard: RolloutGuard | None = None
-    training: TrainingHold | None = None
+    then: OnPublish | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -169,9 +167,8 @@ class Publisher:
                 preset=artifact.manifest.preset,
                 manifest=manifest,
                 alias=target.alias,
-                guard=None if target.guard is None else rollout_draft(target.guard),
                 report=report,
-                training=target.training,
+                then=target.then,
                 actor=owner.actor,
             )
         except BaseException:
@@ -188,12 +185,6 @@ class Publisher:
 def _text_of(manifest: Manifest) -> str:
     # Not pydantic's JSON, which would write a NaN metric as null and refuse to read it.
     return json.dumps(manifest.model_dump(mode="json"))
-
-
-def rollout_draft(guard: RolloutGuard) -> RolloutDraft:
-    """A guarded change as the registry stores it."""
-    fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
-    return RolloutDraft(guard.share, fields, timedelta(hours=guard.max_hours))
 
 
 def check_report(data: bytes, digest: str) -> str:

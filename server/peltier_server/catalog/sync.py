@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -30,6 +30,10 @@ _POLL_SECONDS = 0.25
 _READ_SECONDS = 5.0
 # Larger manifests take milliseconds to parse, so a thread parses them.
 _CHARS_ON_THE_LOOP = 65_536
+
+
+# Reads other tables of the registry.
+Reader = Callable[[RegistrySnapshot], Awaitable[None]]
 
 
 class Image(Protocol):
@@ -62,6 +66,8 @@ class RegistrySync:
         self._retiring: Retiring | None = None
         self._on_change: Callable[[], None] | None = None
         self._followers = list[Callable[[], None]]()
+        self._readers = list[Reader]()
+        self._has_new_reader = False
         self._turn = asyncio.Lock()
         self._read_at = 0.0
         self._polling = BackgroundTask()
@@ -77,6 +83,12 @@ class RegistrySync:
     def follow(self, on_revision: Callable[[], None]) -> None:
         """Calls `on_revision` when anything in the registry has changed."""
         self._followers.append(on_revision)
+
+    def read_also(self, read: Reader) -> None:
+        """Awaits `read` with the changes of adapters, tenants and keys before `catch_up` returns, and once with those
+        that come next, whatever they are. It may raise RegistryError, and then gets the same changes again."""
+        self._readers.append(read)
+        self._has_new_reader = True
 
     async def close(self) -> None:
         """Stops polling."""
@@ -126,6 +138,8 @@ class RegistrySync:
         for image in self._images:
             image.apply(snapshot)
         await self._apply_all(snapshot)
+        if snapshot.position != self.position or self._has_new_reader:
+            await self._read_rest(snapshot)
         if snapshot.position != self.position:
             self.position = snapshot.position
             for on_revision in self._followers:
@@ -135,6 +149,15 @@ class RegistrySync:
             news = "the registry is back" if self._is_gone else "the registry answers again"
             logger.info(news, extra={"outage": "registry"})
             self._is_failing = self._is_gone = False
+
+    async def _read_rest(self, snapshot: RegistrySnapshot) -> None:
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                for read in self._readers:
+                    await read(snapshot)
+        except TimeoutError:
+            raise RegistryError(f"it has not answered within {_READ_SECONDS:g} s") from None
+        self._has_new_reader = False
 
     async def _apply_all(self, snapshot: RegistrySnapshot) -> None:
         gone: set[AdapterKey] = set()

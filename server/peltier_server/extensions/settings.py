@@ -7,6 +7,7 @@ from pydantic import Field
 from peltier_server.extensions.grpc.settings import GrpcSettings
 from peltier_server.extensions.oidc.settings import OidcSettings
 from peltier_server.extensions.picker.settings import RoutingSettings
+from peltier_server.extensions.rollouts.settings import FeedbackSettings
 from peltier_server.settings import AuthSettings, CoreSettings, NetworkSettings
 from peltier_server.settings_group import group_names, groups_of, settings_of
 from peltier_server.settings_reader import read_settings
@@ -26,6 +27,7 @@ class Settings(CoreSettings):
     network: ServerNetworkSettings = Field(default_factory=ServerNetworkSettings)
     auth: ServerAuthSettings = Field(default_factory=ServerAuthSettings)
     routing: RoutingSettings = Field(default_factory=RoutingSettings)
+    feedback: FeedbackSettings = Field(default_factory=FeedbackSettings)
 
 
 GROUPS = groups_of(Settings)

@@ -59,7 +59,7 @@ class PredictionRequest:
 
     `arrived_at` is in seconds of `time.monotonic`, and `stream` gets the text while it is generated. The `reader` also
     serves other tasks of the same HTTP request. `is_counted` says that the caller has counted the inputs as in
-    progress. `first_row` is the place of the first input in the HTTP request. A shadow's answer is for nobody, so it
+    progress. `first_row` is the place of the first input in the HTTP request. An answer for nobody is not charged: it
     counts for no quota. If it `ranks`, the last input is a query, and the answer has a score for each of the others.
     """
 
@@ -72,7 +72,7 @@ class PredictionRequest:
     reader: InputReader | None = None
     is_counted: bool = False
     first_row: int = 0
-    is_shadow: bool = False
+    is_charged: bool = True
     ranks: bool = False
 
     @property

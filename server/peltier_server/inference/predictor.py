@@ -131,13 +131,11 @@ class Predictor:
         self._batcher = batcher
         self._limits = limits
         self._reader = AnswerReader(backbone, limits.preparation)
-        self._on_answer: OnAnswer | None = None
-        self._follows_all = False
+        self._observers: tuple[OnAnswer, ...] = ()
 
-    def follow(self, on_answer: OnAnswer, *, always: bool) -> None:
-        """Calls `on_answer` for each answered request, `always` or while aliases have guarded changes, before its
-        caller gets the answer."""
-        self._on_answer, self._follows_all = on_answer, always
+    def observe(self, on_answer: OnAnswer) -> None:
+        """Calls `on_answer` for each answered request before its caller gets the answer. It must not raise."""
+        self._observers += (on_answer,)
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
         """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if
@@ -230,18 +228,18 @@ class Predictor:
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
-    async def shadow(self, entry: Entry, request: PredictionRequest) -> Prediction:
+    async def repeat(self, entry: Entry, request: PredictionRequest) -> Prediction:
         """The answer of another version to an answered request. It counts for no quota, and every other row of the
         tenant goes first."""
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
-        copy = self._shadow_of(entry, request, request.inputs, parameters)
+        copy = self._uncharged(entry, request, request.inputs, parameters)
         async with self._counted(entry, request):
             try:
                 return await self._predict(entry, copy)
             except AdapterError as error:
                 raise load_failure(entry, copy.target.context.request_id, error) from error
 
-    def _shadow_of(
+    def _uncharged(
         self, entry: Entry, request: PredictionRequest, inputs: Sequence[Input], parameters: Parameters
     ) -> PredictionRequest:
         """Other inputs of the same caller for a version, whose answer is for nobody."""
@@ -249,18 +247,18 @@ class Predictor:
         context = RequestContext(whose.request_id, known_caller=whose.known_caller)
         target = ResolvedTask(request.target.reference, context, entry, request.target.artifact)
         ranks = request.ranks and inputs is request.inputs
-        return PredictionRequest(target, inputs, parameters, self.open_answer(context), ranks=ranks, is_shadow=True)
+        return PredictionRequest(target, inputs, parameters, self.open_answer(context), ranks=ranks, is_charged=False)
 
     async def _attempt(self, request: PredictionRequest) -> Prediction:
-        """The answer to inputs, which `on_answer` gets too."""
-        if self._on_answer is None or not (self._follows_all or self._catalog.guarded):
-            return await self._answer(request)
+        """The answer to inputs, which the observers get too."""
         try:
             prediction = await self._answer(request)
         except Exception as error:
-            self._on_answer(request, error)
+            for on_answer in self._observers:
+                on_answer(request, error)
             raise
-        self._on_answer(request, prediction)
+        for on_answer in self._observers:
+            on_answer(request, prediction)
         return prediction
 
     async def _answer(self, request: PredictionRequest) -> Prediction:
@@ -308,7 +306,7 @@ class Predictor:
         """Whether a version is known to compute no finite output for a plain text."""
         inputs, parameters = example_of(entry.task, request.parameters)
         try:
-            await self._predict(entry, self._shadow_of(entry, request, inputs, parameters))
+            await self._predict(entry, self._uncharged(entry, request, inputs, parameters))
         except InferenceFailed:
             return True
         except (PeltierError, AdapterError):  # such as a full queue
@@ -342,7 +340,7 @@ class Predictor:
                 num_vectors = sum(map(len, encoded[-1])) if request.ranks else num_tokens
                 size = budget.change(size, measure_vectors(entry, len(encoded), num_vectors, form))
             enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
-            spending = nullcontext() if request.is_shadow else enforcer.spend(tenant, num_tokens + num_written)
+            spending = enforcer.spend(tenant, num_tokens + num_written) if request.is_charged else nullcontext()
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
                 opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
                 self._limits.metrics.observe_truncation(tenant, opening.num_truncated)

@@ -123,11 +123,10 @@ class Metrics:
         self._add_tenants()
         self._add_trainings()
         self._add_stored_batches()
-        self._add_rollouts()
         self._add_failures()
 
     def _add_requests(self) -> None:
-        self.requests = self._counter(
+        self.requests = self.counter(
             "peltier_requests_total",
             "Answered requests by HTTP status; 499 is a caller who disconnected",
             "tenant",
@@ -142,10 +141,10 @@ class Metrics:
             _ROUTE_SECONDS,
             *MatchedRoute._fields,
         )
-        self._truncated = self._counter(
+        self._truncated = self.counter(
             "peltier_truncated_inputs_total", "Inputs that were truncated to the max_length of their task", "tenant"
         )
-        self.uploads = self._counter(
+        self.uploads = self.counter(
             "peltier_uploads_total", "Uploads: created a version, existing as one already, or refused", "result"
         )
         # Cached, because every request looks them up. Their number is that of labelled tenants times status codes.
@@ -161,7 +160,7 @@ class Metrics:
         self.batch_adapters = self._histogram("peltier_batch_adapters", "Distinct adapters of a batch", _ROWS)
 
     def _add_texts(self) -> None:
-        self.generated_tokens = self._counter("peltier_generated_tokens_total", "Tokens of generated texts")
+        self.generated_tokens = self.counter("peltier_generated_tokens_total", "Tokens of generated texts")
         self.decode_step_seconds = self._histogram(
             "peltier_decode_step_seconds", "One decoding step of all texts in progress", FINE_SECONDS
         )
@@ -174,11 +173,11 @@ class Metrics:
             _SECONDS,
             "from",
         )
-        self.loads = self._counter("peltier_adapter_loads_total", "Adapters loaded to the device")
-        self.load_failures = self._counter(
+        self.loads = self.counter("peltier_adapter_loads_total", "Adapters loaded to the device")
+        self.load_failures = self.counter(
             "peltier_adapter_load_failures_total", "Loads of adapters that failed, by damaged bytes or the store"
         )
-        self.evictions = self._counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
+        self.evictions = self.counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
         self.cold_start_seconds = self._histograms(
             "peltier_cold_start_seconds",
             "How long requests waited for an adapter outside the device, by the tier it came from: host or store",
@@ -192,7 +191,7 @@ class Metrics:
         self.warm_failures = self._gauge(
             "peltier_warm_failures", "Adapters of the setting warm that could not be loaded at the start"
         )
-        self.cache_requests = self._counter(
+        self.cache_requests = self.counter(
             "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
         )
         self.cache_requests_of = cache(self.cache_requests.labels)
@@ -202,7 +201,7 @@ class Metrics:
             _SECONDS,
             "for",
         )
-        self.adapter_refusals = self._counter(
+        self.adapter_refusals = self.counter(
             "peltier_adapter_refusals_total",
             "Requests whose wait exceeded max_load_wait_seconds, by what they waited for",
             "for",
@@ -214,11 +213,11 @@ class Metrics:
         )
 
     def _add_tenants(self) -> None:
-        self.tenant_tokens = self._counter("peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant")
-        self.tenant_rows = self._counter(
+        self.tenant_tokens = self.counter("peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant")
+        self.tenant_rows = self.counter(
             "peltier_tenant_rows_total", "Rows and texts that left the queue to be computed, by tenant", "tenant"
         )
-        self._tenant_wait = self._counter(
+        self._tenant_wait = self.counter(
             "peltier_tenant_queue_seconds_total", "Sum of the queueing times of rows and texts, by tenant", "tenant"
         )
         # Cached, because every batch looks them up. The number of labelled tenants is bounded.
@@ -232,7 +231,7 @@ class Metrics:
 
     def _add_trainings(self) -> None:
         self.trainings = self._gauge("peltier_trainings", "Trainings in the registry that have not ended", "state")
-        self.training_publications = self._counter(
+        self.training_publications = self.counter(
             "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
         )
 
@@ -240,25 +239,17 @@ class Metrics:
         self.stored_batches = self._gauge(
             "peltier_stored_batches", "Batches of requests in files that have not ended", "state"
         )
-        self.stored_requests = self._counter(
+        self.stored_requests = self.counter(
             "peltier_stored_requests_total", "Requests of such batches that this replica computed", "result"
         )
 
-    def _add_rollouts(self) -> None:
-        self.rollouts = self._counter(
-            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
-        )
-        self.shadows = self._counter(
-            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
-        )
-        self.feedback = self._counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
-
     def _add_failures(self) -> None:
         self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")
-        self.runner_restarts = self._counter("peltier_runner_restarts_total", "Stuck runners replaced")
+        self.runner_restarts = self.counter("peltier_runner_restarts_total", "Stuck runners replaced")
         self.quarantined = self._gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        """A counter of the page, such as an extension's own."""
         return Counter(name, text, labels, registry=self._registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:

@@ -229,12 +229,8 @@ class VersionMetrics:
             names,
             registry,
         )
-        self._feedback = Counter(
-            "peltier_adapter_feedback_total",
-            "Feedback that this replica took to answers of a version: right or wrong",
-            (*names, "result"),
-            registry=registry,
-        )
+        self._registry = registry
+        self._counters = list[Counter]()
         self._slots = LabelSlots[VersionLabels](max_versions)
         self._series: dict[VersionLabels, _VersionSeries] = {}
         self._clock = clock
@@ -248,10 +244,17 @@ class VersionMetrics:
             series = self._series[own] = _VersionSeries(self._requests, self._seconds, own)
         series.observe(code, seconds)
 
-    def judge(self, labels: VersionLabels, *, is_right: bool) -> None:
-        """An answer of this version, of any replica, got feedback."""
-        own = labels if self._slots.use(labels) else OTHER
-        self._feedback.labels(*own, "right" if is_right else "wrong").inc()
+    def counter(self, name: str, text: str, label: str) -> Callable[[VersionLabels, str], None]:
+        """Adds a counter by version and one more label; what is returned counts. Its series are those of the versions
+        that have series here."""
+        counter = Counter(name, text, (*VersionLabels._fields, label), registry=self._registry)
+        self._counters.append(counter)
+
+        def count(version: VersionLabels, value: str) -> None:
+            own = version if self._slots.use(version) else OTHER
+            counter.labels(*own, value).inc()
+
+        return count
 
     def turn_over(self) -> None:
         """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
@@ -264,7 +267,8 @@ class VersionMetrics:
         for labels in self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)):
             if labels in self._series:
                 self._series.pop(labels).end()
-            self._feedback.remove_by_labels(labels._asdict())
+            for counter in self._counters:
+                counter.remove_by_labels(labels._asdict())
 
 
 class _VersionSeries:

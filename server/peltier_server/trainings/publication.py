@@ -13,12 +13,18 @@ from peltier_store.registry import (
     InvalidRecord,
     LeaseLost,
     NotRegistered,
+    OnPublish,
     QuotaReached,
     RegistryConflict,
     StoredTraining,
     TrainingHold,
+    VersionRecord,
     create_holder_name,
 )
+from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions.rollout_records import RolloutDraft
+from peltier_store.registry.extensions.rollouts import point_alias
+from peltier_store.registry.transactions import WriteTransaction
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import QueueTask
@@ -103,8 +109,7 @@ class TrainingPublisher:
         data = await self._blobs.get(training.artifact_digest)
         report = None if training.report is None else training.report.encode()
         hold = TrainingHold(training.id, self._name)
-        target = UploadTarget(owner, training.task, options.alias, options.guard, hold)
-        await self._publisher.publish(data, target, report)
+        await self._publisher.publish(data, UploadTarget(owner, training.task, then=_end(hold, options)), report)
 
     async def _renew(self, training: StoredTraining) -> None:
         while True:
@@ -120,6 +125,18 @@ class TrainingPublisher:
         logger.exception("the adapter of training %s cannot be published", training.id)
         self._failures[training.id] += 1
         return self._failures[training.id] >= _ATTEMPTS
+
+
+def _end(hold: TrainingHold, options: PublishOptions) -> OnPublish:
+    """Points the alias to the version, or begins to try the version there, and ends the training."""
+    draft = None if options.guard is None else RolloutDraft.of(options.guard)
+
+    def end(writing: WriteTransaction, version: VersionRecord) -> None:
+        if options.alias is not None:
+            point_alias(writing, version, options.alias, draft)
+        training_holder.publish(writing, hold, version)
+
+    return end
 
 
 def _sentence(error: Exception) -> str:

@@ -1,22 +1,21 @@
 """Permanent deletion."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
-from peltier_store.registry import AnswerUnknown, RegistryError, Retention
+from peltier_store.registry import RegistryError
 
 from tests.adapters_store.store.test_commands import make_older
 from tests.server.catalog.test_publisher import stored_files
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, until
 
 
-def make_purge_task(running: Running, undelete_seconds: float, feedback_seconds: float = 3600) -> PurgeTask:
+def make_purge_task(running: Running, undelete_seconds: float) -> PurgeTask:
     store = running.service.store
-    return PurgeTask(store.registry, store.blobs, undelete_seconds, feedback_seconds)
+    return PurgeTask(store.registry, store.blobs, undelete_seconds)
 
 
 async def test_what_was_deleted_goes_after_its_grace_period(
@@ -53,23 +52,6 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     make_older(tmp_path / "store" / "blobs")
     await make_purge_task(running, 3600).purge()
     assert stored_files(tmp_path / "store") == []
-
-
-async def test_old_answers_are_forgotten_without_new_ones(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """Also on a server that nobody asks any more: the rows go with their hashes and vectors."""
-    async with serve(recorded_answers_per_second=3) as running:
-        await running.upload(make_artifact(bert, "bitfit", name="a"))
-        asked = await running.predict("a", "bad")
-        await running.service.rollouts.report()
-        registry, keep = running.service.store.registry.rollouts, Retention(timedelta(days=1), 3)
-        row = ("default", asked.headers["x-request-id"], 0, keep)
-        await make_purge_task(running, 3600).purge()
-        assert (await registry.answer(*row))[0].version == 1
-        await make_purge_task(running, 3600, feedback_seconds=0).purge()
-        with pytest.raises(AnswerUnknown):
-            await registry.answer(*row)
 
 
 async def test_a_registry_that_fails_is_tried_again(

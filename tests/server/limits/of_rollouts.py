@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 import pytest
-from peltier_server.rollouts import recorder, rollouts
+from peltier_server.extensions.rollouts import recorder, rollouts
+from peltier_server.extensions.rollouts.rollouts import Rollouts
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers, Small
+
+_RECORDER = "peltier_server.extensions.rollouts.recorder"
 
 
 def _guard(servers: Servers, **guard: object) -> httpx2.Response:
@@ -33,7 +36,7 @@ def _shadowed(
             headers = {"x-request-id": f"r{number}"}
             body = {"inputs": inputs}
             small.client.post("/v1/tasks/demo@live/predict", json=body, headers=headers).raise_for_status()
-            small.run(small.service.rollouts._recorder.settle("default", f"r{number}"))
+            small.run(small.listening.app.state.started[Rollouts].recorder.settle("default", f"r{number}"))
             # Takes what is recorded to the registry.
             small.client.get("/v1/adapters/demo/aliases/live").raise_for_status()
         return see(small)
@@ -73,7 +76,7 @@ def _(servers: Servers) -> Met:
     return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"), feedback_seconds=1e-6)
 
 
-@probe("answers that a replica records in a second", "peltier_server.rollouts.recorder.MAX_BUFFERED_ANSWERS")
+@probe("answers that a replica records in a second", f"{_RECORDER}.MAX_BUFFERED_ANSWERS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "MAX_BUFFERED_ANSWERS", 0)
@@ -90,19 +93,19 @@ def _(servers: Servers) -> Met:
         return _tell(small, "r", row=1, right=True)
 
 
-@probe("requests that a shadowing candidate answers at once", "peltier_server.rollouts.recorder.MAX_SHADOWS")
+@probe("requests that a shadowing candidate answers at once", f"{_RECORDER}.MAX_SHADOWS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "MAX_SHADOWS", 0)
         return _shadowed(servers, _dropped)
 
 
-@probe("rows of a request that a shadowing candidate answers", "peltier_server.rollouts.recorder.MAX_SHADOW_ROWS")
+@probe("rows of a request that a shadowing candidate answers", f"{_RECORDER}.MAX_SHADOW_ROWS")
 def _(servers: Servers) -> Met:
     return _shadowed(servers, _dropped, [TEXT] * 33, max_inputs=64, max_queue_tokens=10_000)
 
 
-@probe("time that a shadowing candidate may take", "peltier_server.rollouts.recorder.MAX_SHADOW_SECONDS")
+@probe("time that a shadowing candidate may take", f"{_RECORDER}.MAX_SHADOW_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "MAX_SHADOW_SECONDS", 0.0)

@@ -287,23 +287,25 @@ def test_what_a_version_has_counted_does_not_come_back_as_requests_of_now() -> N
     assert watched.scrape() == {(version(2), "200"): 1, (OTHER, "200"): 5, (OTHER, "500"): 1}
 
 
-def test_feedback_has_the_slot_of_its_version() -> None:
+def test_another_counter_has_the_slot_of_its_version() -> None:
     """Without a slot it counts for the others, and it ends with the version's other series."""
     registry, now = CollectorRegistry(), [0.0]
     metrics = VersionMetrics(registry, 1, lambda: now[0])
 
-    def feedback() -> dict[str, float]:
+    count = metrics.counter("peltier_adapter_feedback_total", "Feedback", "result")
+
+    def counted() -> dict[str, float]:
         (family,) = (one for one in registry.collect() if one.name == "peltier_adapter_feedback")
         return {one.labels["version"]: one.value for one in family.samples if one.name.endswith("_total")}
 
-    metrics.judge(version(1), is_right=True)
+    count(version(1), "right")
     for _ in range(5):
-        metrics.judge(version(2), is_right=True)
-    assert feedback() == {"1": 1, OTHER.version: 5}
+        count(version(2), "right")
+    assert counted() == {"1": 1, OTHER.version: 5}
     now[0] += 61
     metrics.turn_over()
-    metrics.judge(version(2), is_right=True)
-    assert feedback() == {"2": 1, OTHER.version: 5}
+    count(version(2), "right")
+    assert counted() == {"2": 1, OTHER.version: 5}
 
 
 def test_a_new_version_is_seen_although_all_series_are_taken() -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import URL, Connection
 from peltier_store.registry.extensions.batches import BatchRegistry
 from peltier_store.registry.extensions.files import FileRegistry, forget_abandoned
 from peltier_store.registry.extensions.idempotency import forget_keys
+from peltier_store.registry.extensions.rollouts import RolloutRegistry
 from peltier_store.registry.extensions.training_state import count_unfinished, find_minutes, forget_minutes
 from peltier_store.registry.extensions.trainings import TrainingRegistry
 from peltier_store.registry.records import QuotaUsage
@@ -18,7 +19,7 @@ from peltier_store.registry.transactions import WriteTransaction, read_clock
 
 
 class Registry(CoreRegistry):
-    """A registry that also has files, trainings and batches.
+    """A registry that also has files, trainings, batches and rollouts.
 
     A purge removes examples whose training was never created, times of trainings that no longer count, and old keys of
     requests too.
@@ -35,6 +36,7 @@ class Registry(CoreRegistry):
         self.files = FileRegistry(self._transactions)
         self.trainings = TrainingRegistry(self._transactions)
         self.batches = BatchRegistry(self._transactions)
+        self.rollouts = RolloutRegistry(self._transactions)
 
     async def usage(self, tenant: str) -> QuotaUsage:
         """What counts for the tenant's quotas. Raises TenantUnknown."""

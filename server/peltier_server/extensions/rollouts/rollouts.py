@@ -2,39 +2,41 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from peltier_adapters.errors import AdapterError
-from peltier_client.errors import InvalidInput
+from peltier_client.errors import AnswerNotFound, InvalidInput
 from peltier_client.protocol import JUDGED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
-from peltier_store.registry import (
-    AliasRecord,
+from peltier_store.registry import RegistryError, RegistrySnapshot
+from peltier_store.registry.extensions.rollout_records import (
     AnswerUnknown,
+    GuardedAlias,
     Judgement,
-    RegistryError,
     Retention,
+    RolloutDraft,
     StoredAnswer,
     StoredRollout,
 )
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask
-from peltier_server.catalog.catalog import Catalog
-from peltier_server.catalog.publisher import Store, rollout_draft
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.metrics import Metrics
-from peltier_server.rollouts.answers import UNJUDGED, right_answer
-from peltier_server.rollouts.decision import decide
-from peltier_server.rollouts.recorder import Recorder
-from peltier_server.settings import FeedbackSettings
+from peltier_server.extensions.rollouts.answers import UNJUDGED, right_answer
+from peltier_server.extensions.rollouts.decision import decide
+from peltier_server.extensions.rollouts.recorder import Recorder
+from peltier_server.extensions.rollouts.settings import FeedbackSettings
+from peltier_server.service import Service
 
 logger = logging.getLogger(__name__)
 
 _REPORT_SECONDS = 1.0
 # A feedback may arrive before another replica has reported the answer.
 _WAIT_SECONDS = 1.25 * _REPORT_SECONDS
+# Between two deletions of old answers.
+_MIN_FORGET_SECONDS, _MAX_FORGET_SECONDS = 60.0, 3600.0
 _ACTOR = "guard"
 
 
@@ -42,35 +44,47 @@ class Rollouts:
     """Begins and stops guarded changes, and takes feedback. Every second it reports what this replica has counted, and
     decides. Belongs to the event loop."""
 
-    def __init__(self, store: Store, recorder: Recorder, settings: FeedbackSettings, metrics: Metrics) -> None:
-        self._registry, self._now = store.registry.rollouts, store.registry.now
-        self._catalog: Catalog = store.catalog
-        self._sync = store.sync
-        self._recorder = recorder
-        self._keep = Retention(timedelta(seconds=settings.feedback_seconds), settings.max_recorded_answers)
+    def __init__(self, service: Service) -> None:
+        settings, metrics, registry = service.settings.group(FeedbackSettings), service.metrics, service.store.registry
+        self._registry, self._now = registry.rollouts, registry.now
+        self._catalog, self._sync = service.catalog, service.store.sync
+        self._max_age = timedelta(seconds=settings.feedback_seconds)
+        self._keep = Retention(self._max_age, settings.max_recorded_answers)
+        self._forget_seconds = min(_MAX_FORGET_SECONDS, max(_MIN_FORGET_SECONDS, settings.feedback_seconds))
         self._records_all = settings.recorded_answers_per_second > 0
-        self._metrics = metrics
+        self._decided = metrics.counter(
+            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
+        )
+        self._judged = metrics.counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
+        self._judge_version = metrics.versions.counter(
+            "peltier_adapter_feedback_total",
+            "Feedback that this replica took to answers of a version: right or wrong",
+            "result",
+        )
+        self.recorder = Recorder(service, settings.recorded_answers_per_second)
         self._turn = asyncio.Lock()
         self._task = BackgroundTask()
 
-    def start_reporting(self) -> None:
-        """Begins to report and to decide."""
+    def begin(self) -> None:
+        """Begins to follow the registry and the answers, to report and to decide."""
+        self._sync.read_also(self._read)
+        self.recorder.begin()
         self._task.start(self._run())
 
     async def close(self) -> None:
         """Reports for the last time."""
         if await self._task.close():
-            await self._recorder.close()
+            await self.recorder.close()
             await self.report()
 
-    async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> AliasRecord:
+    async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> GuardedAlias:
         """Begin a guarded change of an alias. Raises what `RolloutRegistry.start` raises."""
-        draft = rollout_draft(guard)
+        draft = RolloutDraft.of(guard)
         changed = await self._registry.start(caller.tenant, name, alias, candidate, draft, actor=caller.actor)
         await self._sync.sync_after_write()
         return changed
 
-    async def stop(self, caller: Caller, name: str, alias: str) -> AliasRecord:
+    async def stop(self, caller: Caller, name: str, alias: str) -> GuardedAlias:
         """Ends a guarded change; the incumbent gets every request."""
         await self.report()
         changed = await self._registry.stop(caller.tenant, name, alias, actor=caller.actor)
@@ -83,33 +97,40 @@ class Rollouts:
         return await self._registry.find(tenant, name, alias)
 
     async def judge(self, tenant: str, feedback: FeedbackRequest) -> Feedback:
-        """Takes feedback to an answer of any replica. Raises AnswerUnknown, RegistryConflict for a second feedback, or
-        `InvalidInput` for a label that no version can answer, and for answers that are neither right nor wrong."""
+        """Takes feedback to an answer of any replica. Raises `AnswerNotFound`, RegistryConflict for a second feedback,
+        or `InvalidInput` for a label that no version can answer, and for answers that are neither right nor wrong."""
+        try:
+            return await self._judge(tenant, feedback)
+        except AnswerUnknown as error:
+            raise AnswerNotFound(str(error)) from error
+
+    async def _judge(self, tenant: str, feedback: FeedbackRequest) -> Feedback:
         request_id, row = feedback.request_id, feedback.row
-        await self._recorder.settle(tenant, request_id)
+        await self.recorder.settle(tenant, request_id)
         await self.report()
         try:
             answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
         except AnswerUnknown:
-            if not (self._records_all or any(owner == tenant for owner, _ in self._catalog.guarded)):
+            if not self._records_all and not self.recorder.may_count(tenant):
                 raise
             await asyncio.sleep(_WAIT_SECONDS)
             await self.report()
             answer, rollout = await self._registry.answer(tenant, request_id, row, self._keep)
         if answer.answer == UNJUDGED:
             raise InvalidInput(
-                f"the answers of adapter {_name_of(answer, rollout)!r} are neither right nor wrong: feedback is for "
+                f"the answers of adapter {answer.name!r} are neither right nor wrong: feedback is for "
                 f"{', '.join(JUDGED_TYPES)}"
             )
         judgement = Judgement(self._right_answer(answer, rollout, feedback), feedback.right)
         answer, rollout = await self._registry.judge(tenant, request_id, row, judgement, self._keep)
-        name, was_right = _name_of(answer, rollout), bool(answer.was_right)
-        self._metrics.feedback.labels("right" if was_right else "wrong").inc()
-        self._metrics.versions.judge(VersionLabels(tenant, name, str(answer.version)), is_right=was_right)
+        was_right = bool(answer.was_right)
+        result = "right" if was_right else "wrong"
+        self._judged.labels(result).inc()
+        self._judge_version(VersionLabels(tenant, answer.name, str(answer.version)), result)
         return Feedback(
             request_id=request_id,
             row=row,
-            adapter=name,
+            adapter=answer.name,
             version=answer.version,
             right=was_right,
             counted=rollout is not None and rollout.state == "running",
@@ -127,7 +148,7 @@ class Rollouts:
                     "right does not tell whether the candidate's was"
                 )
             return None
-        entries = self._catalog.get(answer.tenant, _name_of(answer, rollout)).entries
+        entries = self._catalog.get(answer.tenant, answer.name).entries
         versions = (answer.version,) if rollout is None else (rollout.incumbent, rollout.candidate)
         tasks = [entries[one].task for one in versions if one in entries]
         if not tasks:
@@ -140,19 +161,28 @@ class Rollouts:
         rollouts = dict[str, StoredRollout]()
         async with self._turn:
             try:
-                for report in self._recorder.take():
+                for report in self.recorder.take():
                     rollouts |= {one.id: one for one in await self._registry.report(report, self._keep)}
             except RegistryError as error:
                 logger.warning("counts of guarded changes cannot be reported now: %s", error)
         for rollout in rollouts.values():
             await self._decide(rollout)
 
+    async def _read(self, snapshot: RegistrySnapshot) -> None:
+        """Reads the rollouts in progress, which begin and end with changes of adapters."""
+        if snapshot.adapters or snapshot.is_whole or not self.recorder.is_ready:
+            self.recorder.follow(await self._registry.running())
+
     async def _run(self) -> None:
+        forget_at = time.monotonic() + self._forget_seconds
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
             try:
                 await self.report()
                 await self._end_late()
+                if time.monotonic() >= forget_at:
+                    forget_at = time.monotonic() + self._forget_seconds
+                    await self._registry.forget(self._max_age)
             except AdapterError as error:
                 logger.warning("guarded changes cannot be decided now: %s", error)
             except Exception:
@@ -160,10 +190,9 @@ class Rollouts:
                 logger.exception("guarded changes cannot be decided now")
 
     async def _end_late(self) -> None:
-        """Decides what has no time left."""
+        """Decides the rollouts whose time has passed."""
         now = self._now()
-        known = [rollout for published in self._catalog.guarded.values() for rollout in published.rollouts.values()]
-        for rollout in known:
+        for rollout in list(self.recorder.running.values()):
             if rollout.ends_at <= now:
                 newest = await self._registry.find(rollout.tenant, rollout.name, rollout.alias)
                 if newest is not None and newest.id == rollout.id:
@@ -176,22 +205,12 @@ class Rollouts:
             return rollout.state  # type: ignore[return-value]
         settled = await self._registry.settle(rollout.id, verdict.state, verdict.reason, verdict.numbers, actor=_ACTOR)
         if settled is not None:
-            self._metrics.rollouts.labels(settled.state).inc()
+            self._decided.labels(settled.state).inc()
             subject = f"{settled.tenant}:{settled.name}@{settled.alias}"
-            logger.info("the change of %s to version %d is %s: %s", subject, *_facts(settled))
+            facts = settled.candidate, settled.state, settled.reason
+            logger.info("the change of %s to version %d is %s: %s", subject, *facts)
         await self._sync.sync_after_write()
         return verdict.state
-
-
-def _name_of(answer: StoredAnswer, rollout: StoredRollout | None) -> str:
-    """The adapter that answered."""
-    name = answer.name if rollout is None else rollout.name
-    assert name is not None, "an answer outside of a rollout names its adapter"
-    return name
-
-
-def _facts(rollout: StoredRollout) -> tuple[int, str, str | None]:
-    return rollout.candidate, rollout.state, rollout.reason
 
 
 def rollout_on_the_wire(rollout: StoredRollout) -> Rollout:

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from peltier_client.protocol import RolloutGuard
-from peltier_store.registry import StoredRollout
+from peltier_store.registry.extensions.rollout_records import StoredRollout
 
 # Small stakes find small differences in much data, large ones find large differences early.
 STAKES = tuple(0.005 * 180 ** (place / 15) for place in range(16))

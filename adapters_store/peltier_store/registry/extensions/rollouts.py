@@ -1,27 +1,39 @@
 """Guarded changes of aliases: the candidate, what all replicas have counted, the answers that feedback refers to, and
 the decision, which one writing transaction makes.
 
-Replicas add what they count to the counts of the rollout, and any of them may settle it. Writing transactions are
-serialised, so no count is lost, and only the first of several decisions finds the rollout running. A replica whose
-report may or may not be stored, because no answer has come, sends it again under the same number, so no count is added
-twice.
+A guarded change begins with a change of its alias, in which a candidate that shadows has the share 0, and it ends with
+the next change of the alias, whoever makes that. Replicas add what they count to the counts of the rollout, and any of
+them may settle it. Writing transactions are serialised, so no count is lost, and only the first of several decisions
+finds the rollout running. A replica whose report may or may not be stored, because no answer has come, sends it again
+under the same number, so no count is added twice.
 """
 
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from peltier_store.registry import aliases
-from peltier_store.registry.errors import AnswerUnknown, InvalidRecord, RegistryConflict
+from peltier_store.registry.errors import InvalidRecord, RegistryConflict
+from peltier_store.registry.extensions.rollout_records import (
+    AnswerUnknown,
+    GuardedAlias,
+    Judgement,
+    Report,
+    Retention,
+    RolloutDraft,
+    StoredAnswer,
+    StoredRollout,
+)
+from peltier_store.registry.extensions.rollout_tables import AnswerRow, ReporterRow, RolloutRow
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import AliasRecord, StoredAnswer, StoredRollout, VersionRecord
-from peltier_store.registry.tables import AdapterRow, AnswerRow, ReporterRow, RolloutRow, VersionRow
+from peltier_store.registry.records import VersionRecord
+from peltier_store.registry.tables import AdapterRow, AliasRow, VersionRow
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
@@ -29,42 +41,10 @@ MAX_WAITING = 64
 # Longer than a replica that does not end goes on trying to send a report.
 _REPORTING = timedelta(days=7)
 _ACTIONS = {"promoted": "promote_candidate", "rolled_back": "roll_back_candidate", "stopped": "stop_rollout"}
-_OWN_COLUMNS = tuple(column for column in RolloutRow.__table__.columns if column.name != "adapter_id")
+_OWN_COLUMNS = tuple(
+    column for column in RolloutRow.__table__.columns if column.name not in ("adapter_id", "change_id")
+)
 _KEY = ("tenant", "request_id", "row")
-
-
-@dataclass(frozen=True)
-class RolloutDraft:
-    """A rollout to be started; `StoredRollout` describes the fields."""
-
-    share: float | None
-    guard: Mapping[str, Any]
-    duration: timedelta
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a replica has counted of each rollout, by id, and answers that it gave. `number` grows with each report of
-    the replica."""
-
-    replica: str
-    number: int
-    counts: Mapping[str, Mapping[str, Any]]
-    answers: Sequence[StoredAnswer]
-
-
-class Retention(NamedTuple):
-    """How long answers are kept, and how many of a tenant."""
-
-    duration: timedelta
-    max_answers: int
-
-
-class Judgement(NamedTuple):
-    """What the caller knows about a row: the right answer, or only whether the given one is right."""
-
-    right_answer: str | None
-    is_right: bool | None
 
 
 class RolloutRegistry:
@@ -75,7 +55,7 @@ class RolloutRegistry:
 
     async def start(  # noqa: PLR0913 - what a guarded change is
         self, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft, *, actor: str
-    ) -> AliasRecord:
+    ) -> GuardedAlias:
         """Begins a guarded change of an alias; returns the alias with it. Raises AdapterUnknown, VersionUnknown,
         RegistryConflict if the alias means several versions or the candidate alone, or if a guarded change of it is in
         progress, or InvalidRecord for versions of two types."""
@@ -87,16 +67,24 @@ class RolloutRegistry:
         """The newest rollout of an alias; None if it never had one. Raises AdapterUnknown."""
         return await self._transactions.read(lambda connection: _newest(connection, tenant, name, alias))
 
-    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> AliasRecord:
+    async def running(self) -> list[StoredRollout]:
+        """The rollouts of all tenants that are in progress."""
+
+        def work(connection: Connection) -> list[StoredRollout]:
+            running = _select_rollouts().where(RolloutRow.state == "running", AliasRow.is_current)
+            return [_rollout_of(connection, row) for row in connection.execute(running)]
+
+        return await self._transactions.read(work)
+
+    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> GuardedAlias:
         """Ends the rollout in progress; the incumbent gets every request. Returns the alias with the rollout. Raises
         AdapterUnknown, or RegistryConflict if none is in progress."""
 
-        def work(writing: WriteTransaction) -> AliasRecord:
+        def work(writing: WriteTransaction) -> GuardedAlias:
             rollout = _newest(writing.connection, tenant, name, alias)
             if rollout is None or rollout.state != "running":
                 raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no guarded change in progress")
-            ended = _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
-            return _alias_of(writing.connection, ended)
+            return _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
 
         return await self._transactions.write(actor, work)
 
@@ -108,7 +96,7 @@ class RolloutRegistry:
 
         def work(writing: WriteTransaction) -> StoredRollout | None:
             rollout = _by_id(writing.connection, rollout_id)
-            return _settle(writing, rollout, state, reason, numbers) if rollout.state == "running" else None
+            return _settle(writing, rollout, state, reason, numbers).rollout if rollout.state == "running" else None
 
         return await self._transactions.write(actor, work)
 
@@ -147,7 +135,7 @@ class RolloutRegistry:
 
         def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout | None]:
             found = _answer(connection, tenant, request_id, row, read_clock(connection) - keep.duration)
-            return found, _rollout_of(connection, found)
+            return found, _rollout_for(connection, found)
 
         return await self._transactions.read(work)
 
@@ -164,14 +152,27 @@ class RolloutRegistry:
         return await self._transactions.write(NO_ACTOR, work)
 
 
-def select_rollouts() -> Select[*tuple[object, ...]]:
-    """Selects every rollout, with the id of its adapter first."""
-    own = select(RolloutRow.adapter_id, AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS)
-    return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id)
+def _select_rollouts() -> Select[*tuple[object, ...]]:
+    """Selects every rollout as it is recorded, with the change of the alias that began it."""
+    began = (AliasRow.id.label("change_id"), AliasRow.is_current)
+    own = select(AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS, *began)
+    return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id).join(
+        AliasRow, AliasRow.id == RolloutRow.change_id
+    )
 
 
-def rollout_of(row: Row[*tuple[object, ...]]) -> StoredRollout:
-    return StoredRollout(**{name: value for name, value in row._mapping.items() if name != "adapter_id"})
+def _rollout_of(connection: Connection, row: Row[*tuple[object, ...]]) -> StoredRollout:
+    """The rollout of a row. A later change of the alias has ended it, if nothing else has."""
+    rollout = StoredRollout(
+        **{name: value for name, value in row._mapping.items() if name not in ("change_id", "is_current")}
+    )
+    if row.is_current or rollout.state != "running":
+        return rollout
+    began = aliases.find_change(connection, row.change_id)
+    same = (AliasRow.adapter_id == began.adapter_id, AliasRow.alias == began.alias, AliasRow.id > began.id)
+    later = connection.execute(aliases.select_changes().where(*same).order_by(AliasRow.id).limit(1)).one()
+    reason = f"the alias was changed by {later.created_by}"
+    return replace(rollout, state="stopped", reason=reason, ended_at=later.created_at)
 
 
 def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, draft: RolloutDraft | None) -> None:
@@ -191,16 +192,17 @@ def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, d
 
 def _start(  # noqa: PLR0913 - what a guarded change is
     writing: WriteTransaction, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft
-) -> AliasRecord:
-    adapter_id = require_adapter(writing.connection, tenant, name)
-    require_live(writing.connection, adapter_id, name, candidate)
-    newest = _newest(writing.connection, tenant, name, alias)
+) -> GuardedAlias:
+    connection = writing.connection
+    adapter_id = require_adapter(connection, tenant, name)
+    require_live(connection, adapter_id, name, candidate)
+    newest = _newest(connection, tenant, name, alias)
     if newest is not None and newest.state == "running":
         raise RegistryConflict(
             f"alias {alias!r} of adapter {name!r} has a guarded change to version {newest.candidate} in progress: stop "
             "it first"
         )
-    current = aliases.require_current(writing.connection, adapter_id, name, alias)
+    current = aliases.require_current(connection, adapter_id, name, alias)
     incumbents = list(aliases.split_of(current.split))
     if len(incumbents) != 1:
         raise RegistryConflict(
@@ -208,20 +210,22 @@ def _start(  # noqa: PLR0913 - what a guarded change is
         )
     if incumbents == [candidate]:
         raise RegistryConflict(f"alias {alias!r} of adapter {name!r} means version {candidate} already")
-    _require_one_type(writing.connection, adapter_id, incumbents[0], candidate)
+    _require_one_type(connection, adapter_id, incumbents[0], candidate)
     rollout = StoredRollout(
         f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, draft.share, draft.guard, {},
         "running", writing.at, writing.actor, writing.at + draft.duration,
     )  # fmt: skip
-    if draft.share is not None:
-        split = {rollout.incumbent: 1 - draft.share, candidate: draft.share}
-        aliases.change(writing, adapter_id, alias, split, current.id)
+    if newest is not None:
+        _record_end(writing, newest)
+    share = draft.share or 0.0
+    # A rollback of the alias goes back to the incumbent from a share, and behind it from a shadow.
+    previous_id = current.previous_id if draft.share is None else current.id
+    changed = aliases.change(writing, adapter_id, alias, {rollout.incumbent: 1 - share, candidate: share}, previous_id)
     values = {key: value for key, value in asdict(rollout).items() if key not in ("tenant", "name")}
-    writing.connection.execute(insert(RolloutRow).values(adapter_id=adapter_id, **values))
-    writing.stamp_adapter(adapter_id)
+    connection.execute(insert(RolloutRow).values(adapter_id=adapter_id, change_id=changed.id, **values))
     detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": draft.share}
     writing.audit(tenant, "start_rollout", f"{name}@{alias}", **detail, guard=dict(draft.guard))
-    return _alias_of(writing.connection, rollout)
+    return GuardedAlias(changed, rollout)
 
 
 def _require_one_type(connection: Connection, adapter_id: int, *numbers: int) -> None:
@@ -233,37 +237,35 @@ def _require_one_type(connection: Connection, adapter_id: int, *numbers: int) ->
         raise InvalidRecord(f"a guarded change needs two versions of one type; these are {' and '.join(sorted(kinds))}")
 
 
-def _alias_of(connection: Connection, rollout: StoredRollout) -> AliasRecord:
-    adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
-    return aliases.alias_of(aliases.require_current(connection, adapter_id, rollout.name, rollout.alias), rollout)
-
-
 def _settle(
     writing: WriteTransaction, rollout: StoredRollout, state: str, reason: str, numbers: Mapping[str, Any]
-) -> StoredRollout:
+) -> GuardedAlias:
     connection = writing.connection
     ended = replace(rollout, state=state, reason=reason, numbers=dict(numbers), ended_at=writing.at)
-    values = {"state": state, "reason": reason, "numbers": dict(numbers), "ended_at": writing.at}
-    connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(**values))
+    _record_end(writing, ended)
     adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
     current = aliases.require_current(connection, adapter_id, rollout.name, rollout.alias)
     # With a share, the alias has meant the incumbent alone until the change before.
     before = current if rollout.share is None else aliases.find_change(connection, current.previous_id)
+    split, previous_id = aliases.split_of(before.split), before.previous_id
     if state == "promoted":
-        aliases.change(writing, adapter_id, rollout.alias, {rollout.candidate: 1.0}, before.id)
-    elif rollout.share is not None:
-        aliases.change(writing, adapter_id, rollout.alias, aliases.split_of(before.split), before.previous_id)
-    writing.stamp_adapter(adapter_id)
+        split, previous_id = {rollout.candidate: 1.0}, before.id
+    changed = aliases.change(writing, adapter_id, rollout.alias, split, previous_id)
     detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": rollout.candidate, "reason": reason}
     subject = f"{rollout.name}@{rollout.alias}"
     writing.audit(rollout.tenant, _ACTIONS[state], subject, **detail, numbers=dict(numbers))
-    return ended
+    return GuardedAlias(changed, ended)
+
+
+def _record_end(writing: WriteTransaction, ended: StoredRollout) -> None:
+    values = {"state": ended.state, "reason": ended.reason, "numbers": ended.numbers, "ended_at": ended.ended_at}
+    writing.connection.execute(update(RolloutRow).where(RolloutRow.id == ended.id).values(**values))
 
 
 def _judge(
     writing: WriteTransaction, answer: StoredAnswer, judgement: Judgement
 ) -> tuple[StoredAnswer, StoredRollout | None]:
-    rollout = _rollout_of(writing.connection, answer)
+    rollout = _rollout_for(writing.connection, answer)
     if answer.was_right is not None:
         raise RegistryConflict(f"row {answer.row} of request {answer.request_id!r} has feedback already")
     wanted, is_right = judgement
@@ -382,21 +384,22 @@ def _answer(connection: Connection, tenant: str, request_id: str, row: int, sinc
     return StoredAnswer(**found._mapping)
 
 
-def _rollout_of(connection: Connection, answer: StoredAnswer) -> StoredRollout | None:
+def _rollout_for(connection: Connection, answer: StoredAnswer) -> StoredRollout | None:
     return None if answer.rollout_id is None else _by_id(connection, answer.rollout_id)
 
 
 def _known(connection: Connection, ids: Collection[str]) -> dict[str, StoredRollout]:
-    rows = connection.execute(select_rollouts().where(RolloutRow.id.in_(ids)))
-    return {one.id: one for one in map(rollout_of, rows)}
+    rows = connection.execute(_select_rollouts().where(RolloutRow.id.in_(ids)))
+    return {row.id: _rollout_of(connection, row) for row in rows}
 
 
 def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:
-    return rollout_of(connection.execute(select_rollouts().where(RolloutRow.id == rollout_id)).one())
+    row = connection.execute(_select_rollouts().where(RolloutRow.id == rollout_id)).one()
+    return _rollout_of(connection, row)
 
 
 def _newest(connection: Connection, tenant: str, name: str, alias: str) -> StoredRollout | None:
     adapter_id = require_adapter(connection, tenant, name)
-    own = select_rollouts().where(RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias)
+    own = _select_rollouts().where(RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias)
     row = connection.execute(own.order_by(RolloutRow.started_at.desc()).limit(1)).one_or_none()
-    return None if row is None else rollout_of(row)
+    return None if row is None else _rollout_of(connection, row)

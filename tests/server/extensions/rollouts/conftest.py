@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_server.rollouts import rollouts
+from peltier_server.extensions.rollouts import rollouts
+from peltier_server.extensions.rollouts.rollouts import Rollouts
 
 from tests.server.conftest import Running
 
@@ -19,6 +20,12 @@ class Shop:
     """A server whose adapter `a` has three versions, of which the alias `production` means the first."""
 
     running: Running
+
+    @property
+    def rollouts(self) -> Rollouts:
+        """The guarded changes of the server."""
+        found: Rollouts = self.running.app.state.started[Rollouts]
+        return found
 
     async def guard(self, candidate: int = 2, name: str = "a", **guard: object) -> httpx2.Response:
         """Begins a guarded change."""
@@ -39,8 +46,7 @@ class Shop:
 
     async def settled(self, request_id: str) -> None:
         """Returns once the shadow of a request is computed or dropped."""
-        recorder = self.running.service.rollouts._recorder
-        await self.running.run(recorder.settle(self.running.tenant, request_id))
+        await self.running.run(self.rollouts.recorder.settle(self.running.tenant, request_id))
 
     async def state(self) -> Mapping[str, Any]:
         """The alias with its guarded change."""

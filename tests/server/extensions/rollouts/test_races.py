@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.server.conftest import Serve
-from tests.server.rollouts.conftest import Shop
+from tests.server.extensions.rollouts.conftest import Shop
 
 ALIAS = "/v1/adapters/a/aliases/production"
 CHANGES: tuple[tuple[str, str, object], ...] = (

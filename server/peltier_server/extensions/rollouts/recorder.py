@@ -5,22 +5,21 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
 from peltier_client.protocol import JUDGED_TYPES
-from peltier_store.registry import Report, StoredAnswer, StoredRollout, added, compared, create_holder_name
+from peltier_store.registry import create_holder_name
+from peltier_store.registry.extensions.rollout_records import Report, StoredAnswer, StoredRollout
+from peltier_store.registry.extensions.rollouts import added, compared
 
-from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import PRODUCTION, Entry, Published
+from peltier_server.extensions.rollouts.answers import answer_of, hash_input
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
-from peltier_server.inference.predictor import Predictor
-from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.batcher import Batcher
-from peltier_server.rollouts.answers import answer_of, hash_input
+from peltier_server.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +41,16 @@ class Recorder:
     event loop.
     """
 
-    def __init__(  # noqa: PLR0913 - what it looks at
-        self, catalog: Catalog, predictor: Predictor, batcher: Batcher, metrics: Metrics, recorded_rate: int,
-        now: Callable[[], datetime], clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._catalog = catalog
-        self._predictor = predictor
-        self._batcher = batcher
-        self._metrics = metrics
+    def __init__(self, service: Service, recorded_rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._catalog, self._predictor, self._batcher = service.catalog, service.predictor, service.batcher
+        self._num_shadows = service.metrics.counter(
+            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
+        )
         self._recorded_rate = recorded_rate
-        self._now = now
-        self._clock = clock
+        self._now, self._clock = service.store.registry.now, clock
+        # The rollouts in progress by tenant, adapter and alias, once they are read.
+        self.running: Mapping[tuple[str, str, str], StoredRollout] = {}
+        self.is_ready = False
         self._second, self._num_recorded = -math.inf, 0
         self._counts: dict[str, dict[str, Any]] = {}
         self._answers: dict[_Key, StoredAnswer] = {}
@@ -60,11 +58,26 @@ class Recorder:
         self._unsent: Report | None = None
         # Under a share: requests of one arm that wait for one of the other, and whether they failed, by rollout.
         self._unmatched = defaultdict[str, list[tuple[bool, bool]]](list)
-        self._shadows: dict[asyncio.Task[None], tuple[str, str]] = {}
+        # The shadows in progress, with the tenant and the id of the request.
+        self.computing: dict[asyncio.Task[None], tuple[str, str]] = {}
+
+    def begin(self) -> None:
+        """Begins to observe every answer of the server."""
+        self._predictor.observe(self.observe)
+
+    def follow(self, running: Iterable[StoredRollout]) -> None:
+        """From now on these rollouts are in progress."""
+        self.running, self.is_ready = {(one.tenant, one.name, one.alias): one for one in running}, True
+
+    def may_count(self, tenant: str) -> bool:
+        """Whether a rollout of the tenant is in progress, as far as is known."""
+        return not self.is_ready or any(owner == tenant for owner, _, _ in self.running)
 
     def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
         """Counts an answered or failed request, if its alias has a guarded change in progress; else keeps the
         answer."""
+        if not (self.running or self._recorded_rate):
+            return
         try:
             if (found := self._find(request)) is not None:
                 self._observe(*found, request, outcome)
@@ -92,12 +105,12 @@ class Recorder:
 
     async def settle(self, tenant: str, request_id: str) -> None:
         """Returns once the shadows of a request are computed."""
-        own = [task for task, key in self._shadows.items() if key == (tenant, request_id)]
+        own = [task for task, key in self.computing.items() if key == (tenant, request_id)]
         await asyncio.gather(*own, return_exceptions=True)
 
     async def close(self) -> None:
         """Drops the shadows in progress."""
-        tasks = list(self._shadows)
+        tasks = list(self.computing)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -106,8 +119,8 @@ class Recorder:
         reference, version = request.target.reference, request.target.entry.version
         if reference.version is not None or version.tenant != request.tenant:
             return None
-        published = self._catalog.guarded.get((version.tenant, version.name))
-        rollout = None if published is None else published.rollouts.get(reference.alias or PRODUCTION)
+        rollout = self.running.get((version.tenant, version.name, reference.alias or PRODUCTION))
+        published = self._catalog.find(version.tenant, version.name)
         return None if published is None or rollout is None else (published, rollout)
 
     def _observe(
@@ -126,14 +139,14 @@ class Recorder:
         answers = [] if isinstance(outcome, Exception) else _answers(self._now(), rollout.id, entry, request, outcome)
         if rollout.share is not None or rollout.candidate not in published.entries:
             self._keep(answers)
-        elif self._is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
+        elif self.is_busy or len(request.inputs) > MAX_SHADOW_ROWS:
             self._drop(rollout, answers)
         else:
             # Also if the incumbent has failed: the errors of both versions are counted in the same requests.
             work = self._shadow(rollout, published.entries, request, answers, incumbent_failed=failed)
             task = asyncio.create_task(work)
-            self._shadows[task] = (request.tenant, request.target.context.request_id)
-            task.add_done_callback(self._shadows.pop)
+            self.computing[task] = (request.tenant, request.target.context.request_id)
+            task.add_done_callback(self.computing.pop)
 
     def _record(self, request: PredictionRequest, prediction: Prediction) -> None:
         """Keeps an answer outside of guarded changes, as far as this second's rate allows."""
@@ -150,8 +163,9 @@ class Recorder:
         self._keep(answers)
 
     @property
-    def _is_busy(self) -> bool:
-        return len(self._shadows) >= MAX_SHADOWS or self._batcher.live_rows > 0
+    def is_busy(self) -> bool:
+        """Whether the server has no time for another shadow."""
+        return len(self.computing) >= MAX_SHADOWS or self._batcher.live_rows > 0
 
     def _match(self, rollout: StoredRollout, is_candidate: bool, failed: bool) -> None:
         """Compares a request with the newest one of the other version that waits."""
@@ -168,7 +182,7 @@ class Recorder:
             self._drop(rollout, answers)
             return
         failed = isinstance(outcome, Exception)
-        self._metrics.shadows.labels("failed" if failed else "computed").inc()
+        self._num_shadows.labels("failed" if failed else "computed").inc()
         self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
         self._count(rollout.id, compare_errors(failed, incumbent_failed))
         if isinstance(outcome, Exception) or incumbent_failed or entry.task.type not in JUDGED_TYPES:
@@ -183,12 +197,12 @@ class Recorder:
     async def _attempt(self, entry: Entry, request: PredictionRequest) -> Prediction | Exception:
         try:
             async with asyncio.timeout(MAX_SHADOW_SECONDS):
-                return await self._predictor.shadow(entry, request)
+                return await self._predictor.repeat(entry, request)
         except Exception as error:
             return error
 
     def _drop(self, rollout: StoredRollout, answers: Sequence[StoredAnswer]) -> None:
-        self._metrics.shadows.labels("dropped").inc()
+        self._num_shadows.labels("dropped").inc()
         self._count(rollout.id, {"candidate": {"dropped": 1}})
         self._keep(answers)
 

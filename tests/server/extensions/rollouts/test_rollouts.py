@@ -3,18 +3,20 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_server.catalog.sync import RegistrySync
-from peltier_server.rollouts import rollouts
-from peltier_store.registry import RegistryError, StoredRollout
-from peltier_store.registry.rollouts import RolloutRegistry
+from peltier_server.extensions.rollouts import rollouts
+from peltier_store.registry import RegistryError
+from peltier_store.registry.extensions.rollout_records import StoredRollout
+from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
 from tests.server.conftest import Serve, read_again, until
-from tests.server.rollouts.conftest import TEXTS, Shop
+from tests.server.extensions.rollouts.conftest import TEXTS, Shop
 
 
 async def judge(shop: Shop, right_version: int, limit: int = 200) -> int:
@@ -74,8 +76,8 @@ async def test_time_runs_out(shop: Shop, at_end: str, state: str, monkeypatch: p
     """What is undecided then is decided as the guard says, also without requests."""
     monkeypatch.setattr(rollouts, "_REPORT_SECONDS", 0.01)
     await shop.guard(share=0.5, max_hours=1e-6, at_end=at_end)
-    key = (shop.running.tenant, "a")
-    await until(lambda: key not in shop.running.service.catalog.guarded)
+    key = (shop.running.tenant, "a", "production")
+    await until(lambda: key not in shop.rollouts.recorder.running)
     found = await shop.state()
     assert found["state"] == state
     assert found["reason"] == f"nothing was proven within 1e-06 hours, and at_end is {at_end}"
@@ -98,7 +100,7 @@ async def test_an_answer_counts_once_though_the_registry_seems_to_fail(
     for number in range(20):
         await shop.ask(f"r{number}")
         if number % 4 == 3:
-            await shop.running.run(shop.running.service.rollouts.report())
+            await shop.running.run(shop.rollouts.report())
     monkeypatch.undo()
     counts = (await shop.state())["counts"]
     assert sum(counts[arm]["answers"] for arm in ("candidate", "incumbent")) == 20
@@ -250,7 +252,7 @@ async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures
     async def fail(*_: object) -> object:
         raise InferenceFailed("the candidate fails")
 
-    monkeypatch.setattr(service.predictor, "shadow", fail)
+    monkeypatch.setattr(service.predictor, "repeat", fail)
     await vectors.guard(2, "e", shadow=True)
     for number in range(20):
         await vectors.ask(f"r{number}", task="e")
@@ -294,7 +296,7 @@ async def test_answers_outside_of_a_change_are_bounded_by_the_second(
 ) -> None:
     """Rows beyond the rate take no feedback; the next second has room again."""
     now = [0.0]
-    monkeypatch.setattr(recording.running.service.rollouts._recorder, "_clock", lambda: now[0])
+    monkeypatch.setattr(recording.rollouts.recorder, "_clock", lambda: now[0])
     await recording.ask("r", TEXTS[:2])
     await recording.ask("s", TEXTS[:2])
     now[0] = 1.0
@@ -304,6 +306,21 @@ async def test_answers_outside_of_a_change_are_bounded_by_the_second(
     assert (await recording.tell("s", row=1, right=True)).status_code == 404
 
 
+async def test_old_answers_are_forgotten_without_new_ones(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a server that nobody asks: the rows go with their hashes, again and again."""
+    ages: list[timedelta] = []
+
+    async def forget(_: RolloutRegistry, max_age: timedelta) -> None:
+        ages.append(max_age)
+
+    monkeypatch.setattr(RolloutRegistry, "forget", forget)
+    monkeypatch.setattr(rollouts, "_REPORT_SECONDS", 0.01)
+    monkeypatch.setattr(rollouts, "_MIN_FORGET_SECONDS", 0.0)
+    async with serve(feedback_seconds=0.02):
+        await until(lambda: len(ages) > 1)
+    assert set(ages) == {timedelta(seconds=0.02)}
+
+
 async def test_only_judged_answers_to_the_own_tenant_are_recorded(
     recording: Shop, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
@@ -311,7 +328,7 @@ async def test_only_judged_answers_to_the_own_tenant_are_recorded(
     await recording.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
     await recording.ask("e", task="e")
     await ask_as_another_tenant(recording)
-    assert list(recording.running.service.rollouts._recorder.take()) == []
+    assert list(recording.rollouts.recorder.take()) == []
 
 
 async def ask_as_another_tenant(shop: Shop) -> None:
@@ -331,7 +348,7 @@ async def test_other_tenants_decide_nothing(own_shop: Shop) -> None:
     """Only requests of the adapter's own tenant count for its guarded change, also if the adapter is public."""
     assert (await own_shop.guard(share=0.5)).status_code == 200
     await ask_as_another_tenant(own_shop)
-    assert list(own_shop.running.service.rollouts._recorder.take()) == []
+    assert list(own_shop.rollouts.recorder.take()) == []
 
 
 async def test_answers_of_a_deleted_version_take_no_label(recording: Shop) -> None:
@@ -353,7 +370,7 @@ async def test_another_replica_takes_feedback_and_decides(serve: Serve, own_shop
             await read_again(other)
             body = await replicas[number % 2].ask(f"r{number}")
             # The replica that answered reports within a second.
-            await replicas[number % 2].running.service.rollouts.report()
+            await replicas[number % 2].rollouts.report()
             is_right = body["adapter"]["version"] == 2
             told = await replicas[(number + 1) % 2].tell(f"r{number}", right=is_right)
             assert told.status_code == 200, told.text
@@ -377,7 +394,7 @@ async def test_feedback_waits_for_the_report_of_another_replica(
 
     async def report_meanwhile(seconds: float, *given: object) -> object:
         if seconds == rollouts._WAIT_SECONDS:
-            await own_shop.running.service.rollouts.report()
+            await own_shop.rollouts.report()
         return await sleep(seconds, *given)
 
     await own_shop.guard(share=0.5)

@@ -1,6 +1,6 @@
 """Which requests are compared under a share."""
 
-from peltier_server.rollouts.recorder import match
+from peltier_server.extensions.rollouts.recorder import match
 
 
 def test_each_request_is_compared_once() -> None:

@@ -10,13 +10,13 @@ import pytest
 from peltier_adapters.batch.row import Row
 from peltier_client.errors import InferenceFailed, InvalidInput, PeltierError, QueueFull
 from peltier_server.catalog.published import Entry
+from peltier_server.extensions.rollouts import recorder
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.queue.ticket import Terms
-from peltier_server.rollouts import recorder
 
 from tests.server.conftest import hold, until
-from tests.server.rollouts.conftest import TEXTS, Shop
+from tests.server.extensions.rollouts.conftest import TEXTS, Shop
 
 
 async def test_the_candidate_is_never_answered(shop: Shop) -> None:
@@ -74,7 +74,7 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop) -> None:
     await shop.settled("warm")
     seen: list[str] = []
     begun, released = threading.Event(), threading.Event()
-    compute = service.predictor.shadow
+    compute = service.predictor.repeat
 
     async def late(*given: Any) -> Any:
         begun.set()
@@ -83,7 +83,7 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop) -> None:
         return await compute(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.predictor, "shadow", late)
+        patch.setattr(service.predictor, "repeat", late)
         await shop.ask("r")
         seen.append("answer")
         await until(begun.is_set)
@@ -93,8 +93,7 @@ async def test_shadows_wait_for_no_one_and_no_one_for_them(shop: Shop) -> None:
     async with hold(shop.running):
         waiting = asyncio.create_task(shop.ask("waits", "a gem", "a@3"))
         await until(lambda: service.batcher.queued_rows)
-        assert service.catalog.guarded[shop.running.tenant, "a"].rollouts
-        assert service.rollouts._recorder._is_busy
+        assert shop.rollouts.recorder.is_busy
     await waiting
 
 
@@ -120,7 +119,7 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
     async def fail(*_: Any) -> Any:
         raise InferenceFailed("the candidate fails")
 
-    monkeypatch.setattr(service.predictor, "shadow", fail)
+    monkeypatch.setattr(service.predictor, "repeat", fail)
     await shop.guard(shadow=True)
     for number in range(100):
         await shop.ask(f"r{number}")
@@ -136,7 +135,7 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
 async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that two versions that fail equally often on different rows stay equal, however many rows there are."""
     service = shop.running.service
-    predict, shadow = service.predictor._predict_version, service.predictor.shadow
+    predict, shadow = service.predictor._predict_version, service.predictor.repeat
 
     def failing(on: str, compute: Callable[[Entry, PredictionRequest], Awaitable[Prediction]]) -> Any:
         async def answer(entry: Entry, request: PredictionRequest) -> Prediction:
@@ -147,11 +146,11 @@ async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, mon
         return answer
 
     monkeypatch.setattr(service.predictor, "_predict_version", failing("for the incumbent", predict))
-    monkeypatch.setattr(service.predictor, "shadow", failing("for the candidate", shadow))
+    monkeypatch.setattr(service.predictor, "repeat", failing("for the candidate", shadow))
     await shop.guard(shadow=True)
     for text in ("for the candidate", "good", "for the incumbent", "good") * 15:
         await shop.running.predict("a", text)
-        await until(lambda: not service.rollouts._recorder._shadows)
+        await until(lambda: not shop.rollouts.recorder.computing)
     state = await shop.state()
     assert state["state"] == "running"
     assert state["counts"]["errors"] == {"losses": 15, "ties": 30, "wins": 15}
@@ -170,7 +169,7 @@ async def test_refusals_say_nothing_about_a_version(
     await shop.guard(shadow=True)
     monkeypatch.setattr(shop.running.service.predictor, "_predict_version", refuse)
     assert (await shop.running.predict("a", "good")).status_code == refusal.status
-    assert not shop.running.service.rollouts._recorder._shadows
+    assert not shop.rollouts.recorder.computing
     assert (await shop.state())["counts"] == {}
 
 

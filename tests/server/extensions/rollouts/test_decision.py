@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from peltier_client.protocol import RolloutGuard
-from peltier_server.rollouts.decision import STAKES, decide, evidence
-from peltier_store.registry import StoredRollout
+from peltier_server.extensions.rollouts.decision import STAKES, decide, evidence
+from peltier_store.registry.extensions.rollout_records import StoredRollout
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,0 +1,32 @@
+"""Guarded changes of aliases and feedback, for asynchronous code."""
+
+from typing import Unpack
+
+from peltier_client.asynchronous.sender import AsyncSender
+from peltier_client.protocol import Feedback, Rollout
+from peltier_client.resources import rollouts
+from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
+
+
+class AsyncRollouts:
+    """What a client says about guarded changes, and to them."""
+
+    _sender: AsyncSender
+
+    async def start_rollout(self, name: str, alias: str, candidate: int, **guard: Unpack[GuardOptions]) -> Rollout:
+        """Try a version beside the one that an alias means, with a `share` of its requests or as `shadow=True`; the
+        server promotes it or rolls it back."""
+        return await self._sender.send(rollouts.start_rollout(name, alias, candidate, guard))
+
+    async def rollout(self, name: str, alias: str) -> Rollout | None:
+        """The newest guarded change of an alias: its state, what was counted, and the evidence; None if it had none."""
+        return await self._sender.send(rollouts.get_rollout(name, alias))
+
+    async def stop_rollout(self, name: str, alias: str) -> Rollout:
+        """End the guarded change of an alias; the version that it meant before answers every request."""
+        return await self._sender.send(rollouts.stop_rollout(name, alias))
+
+    async def feedback(self, request_id: str, **known: Unpack[FeedbackOptions]) -> Feedback:
+        """Tell the right `label` of an answer's `row`, or whether it was `right`; `request_id` is that of the
+        predictions. Raises `AnswerNotFound` for what no guarded change has answered, `Conflict` for a second time."""
+        return await self._sender.send(rollouts.give_feedback(request_id, **known))
