@@ -23,7 +23,7 @@ from peltier_store.registry import (
     StoredBatch,
     create_holder_name,
 )
-from peltier_store.registry.extensions.batches import MAX_ATTEMPTS
+from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
 from starlette.types import ASGIApp
 
 from peltier_server.auth.keyring import Caller

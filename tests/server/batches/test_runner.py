@@ -23,7 +23,7 @@ from peltier_server.batches.lines import BatchRequests
 from peltier_server.batches.runner import BatchRunner
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_store.registry import StoredBatch
-from peltier_store.registry.extensions.batches import MAX_ATTEMPTS
+from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
 from starlette.types import ASGIApp
 
 from tests.server.conftest import Listen, Listening, until

@@ -74,7 +74,7 @@ def _(servers: Servers) -> Met:
     return "their errors are in the file of errors"
 
 
-@probe("servers that end before the next results of a batch", "peltier_store.registry.extensions.batches.MAX_ATTEMPTS")
+@probe("servers that end before the next results of a batch", "peltier_store.registry.extensions.queue.MAX_ATTEMPTS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "MAX_ATTEMPTS", 0)

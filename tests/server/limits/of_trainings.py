@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from peltier_server.trainings import event_feed
 from peltier_store.registry import NewEvent
-from peltier_store.registry.extensions import training_holder, training_owner, training_state
+from peltier_store.registry.extensions import queue, training_owner, training_state
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
@@ -167,7 +167,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "workers that end before the next checkpoint of a training",
-    "peltier_store.registry.extensions.training_holder.MAX_ATTEMPTS",
+    "peltier_store.registry.extensions.queue.MAX_ATTEMPTS",
 )
 def _(servers: Servers) -> Met:
     trainings = servers.bert.service.store.registry.trainings
@@ -177,11 +177,11 @@ def _(servers: Servers) -> Met:
             pass
 
     with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_holder, "LEASE", timedelta(0))
+        patch.setattr(queue, "LEASE", timedelta(0))
         training = _train(tenant).raise_for_status().json()["id"]
         servers.bert.run(die())
         ended = tenant.client.get(f"/v1/trainings/{training}").json()
-    assert (ended["status"], ended["attempts"]) == ("failed", training_holder.MAX_ATTEMPTS)
+    assert (ended["status"], ended["attempts"]) == ("failed", queue.MAX_ATTEMPTS)
     return "the training fails"
 
 

@@ -79,7 +79,7 @@ PACKAGES = (
 UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
-        "peltier_store.registry.extensions.leases._MAX_LEASE",
+        "peltier_store.registry.extensions.queue._MAX_LEASE",
         "peltier_server.batches.runner._MAX_KEPT",
         "peltier_server.batches.runner._MAX_KEPT_BYTES",
         "peltier_server.batches.runner._MAX_PAUSE_SECONDS",

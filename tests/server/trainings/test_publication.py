@@ -15,7 +15,7 @@ from peltier_server.trainings import event_feed
 from peltier_server.trainings.publication import TrainingPublisher
 from peltier_store.blobs.blobs import BlobStoreFull
 from peltier_store.registry import Registry, RegistryError
-from peltier_store.registry.extensions import training_holder as holder
+from peltier_store.registry.extensions import queue
 
 from tests.server.conftest import Running, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker
@@ -201,7 +201,7 @@ async def test_a_failing_store_and_a_full_queue_are_tried_again(
     failure: Exception,
 ) -> None:
     """When the lease has ended, by whoever claims the training then."""
-    lease, publish, calls = holder.LEASE, Publisher.publish, list[object]()
+    lease, publish, calls = queue.LEASE, Publisher.publish, list[object]()
 
     async def fail_once(self: Publisher, *given: Any) -> Any:
         calls.append(given)
@@ -211,7 +211,7 @@ async def test_a_failing_store_and_a_full_queue_are_tried_again(
 
     monkeypatch.setattr(Publisher, "publish", fail_once)
     monkeypatch.setattr(caller.service._training_publisher._turns, "_idle_seconds", 0.02)
-    monkeypatch.setattr(holder, "LEASE", lease * 0)
+    monkeypatch.setattr(queue, "LEASE", lease * 0)
     found = await ended(caller, await train(caller, worker, artifact))
     assert (found["status"], len(calls)) == ("succeeded", 2)
     assert [one.levelno for one in caplog.records if "cannot be published now" in one.message] == [logging.WARNING]
@@ -231,7 +231,7 @@ async def test_a_failure_that_nothing_explains_ends_the_training(
 
     monkeypatch.setattr(Publisher, "publish", fail)
     monkeypatch.setattr(caller.service._training_publisher._turns, "_idle_seconds", 0.02)
-    monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
+    monkeypatch.setattr(queue, "LEASE", queue.LEASE * 0)
     found = await ended(caller, await train(caller, worker, artifact))
     assert found["reason"] == (
         "its adapter cannot be published: the server failed to publish it; its log has the reason"
@@ -243,7 +243,7 @@ async def test_a_replica_that_dies_leaves_the_adapter_to_another(
     running: Running, own_worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which publishes it when the lease has ended; the dead one's late answer changes nothing."""
-    monkeypatch.setattr(holder, "LEASE", holder.LEASE * 0)
+    monkeypatch.setattr(queue, "LEASE", queue.LEASE * 0)
     dead = await Registry.open(running.service.settings.store.registry)
     await running.service._training_publisher.close()
     training_id = await train(running, own_worker, artifact)
@@ -296,7 +296,7 @@ def killed_after(running: Running, count: int, *, is_answered: bool) -> Iterator
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holder, "LEASE", holder.LEASE * 0)
+        patch.setattr(queue, "LEASE", queue.LEASE * 0)
         patch.setattr(transactions, "write", fail)
         with suppress(RegistryError):
             yield

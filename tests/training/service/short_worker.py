@@ -9,7 +9,7 @@ from datetime import timedelta
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
-from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions import queue, training_holder
 from peltier_training.processes import choose_threads
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine
@@ -20,7 +20,7 @@ PACE = Pace(idle_seconds=0.1, renew_seconds=0.3, checkpoint_seconds=0.2, patienc
 
 
 async def work(store: str, registry: str, backbone: str, name: str) -> None:
-    training_holder.LEASE = timedelta(seconds=LEASE_SECONDS)
+    queue.LEASE = timedelta(seconds=LEASE_SECONDS)
     # A training is not at fault if its workers are killed before they have saved a checkpoint, however often.
     training_holder.MAX_ATTEMPTS = 1_000
     location = StoreLocation.of(store, registry)

@@ -1,9 +1,7 @@
 """Batches of requests in files, and the queue from which servers take them.
 
-A server holds a batch for one turn, in which it stores the results of some lines, and until its lease expires. A claim
-locks the batch's row and skips those that others have locked (SKIP LOCKED; SQLite has one writer at a time), so a batch
-never has two holders. Results are recorded in the transaction that ends the turn. A server that was too slow, and whose
-batch another one has taken, learns it by LeaseLost and records nothing, so each line has one result.
+A server holds a batch for one turn, in which it stores the results of some lines. Results are recorded in the
+transaction that ends the turn, so each line has one result, also if a server was too slow and has lost its batch.
 """
 
 import secrets
@@ -12,13 +10,13 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import BatchUnknown, LeaseLost, QuotaReached, RegistryConflict
 from peltier_store.registry.extensions.files import add_result, find_file
 from peltier_store.registry.extensions.idempotency import find_repeated, keep
-from peltier_store.registry.extensions.leases import is_over
+from peltier_store.registry.extensions.queue import NO_HOLDER, Queue, claimed, follow, is_over, leased, unattempted
 from peltier_store.registry.extensions.queue_records import (
     ENDED_BATCHES,
     BatchDraft,
@@ -32,13 +30,11 @@ from peltier_store.registry.records import Reservation, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction, read_clock
 
-LEASE = timedelta(seconds=60)
 WINDOW = timedelta(hours=24)
-MAX_ATTEMPTS = 5
 # Of a tenant, among those that have not ended.
 MAX_BATCHES = 100
 RESULTS = "batch_output"
-_NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
+_BATCHES = Queue(BatchRow, StoredBatch, "batch")
 
 
 class BatchRegistry:
@@ -77,8 +73,8 @@ class BatchRegistry:
         return await self._transactions.write(actor, lambda writing: _cancel(writing, tenant, batch_id))
 
     async def claim(self, replica: str) -> StoredBatch | None:
-        """The next batch for a server, which has it for `LEASE`; None if nothing waits. First is the tenant that was
-        served the longest time ago, of that tenant the oldest batch."""
+        """The next batch for a server, which has it for `queue.LEASE`; None if nothing waits. First is the tenant that
+        was served the longest time ago, of that tenant the oldest batch."""
         if not await self._transactions.read(_has_work):
             return None
         return await self._transactions.claim(lambda claiming: _claim(claiming, replica))
@@ -87,7 +83,7 @@ class BatchRegistry:
         """Extends the lease. Raises LeaseLost."""
         await self._transactions.write(
             NO_ACTOR,
-            lambda writing: _change(writing, _held(writing, batch_id, replica), lease_expires_at=writing.at + LEASE),
+            lambda writing: _BATCHES.change(writing, _BATCHES.held(writing, batch_id, replica), **leased(writing)),
         )
 
     async def release(self, batch_id: str, replica: str, *, pause: timedelta = timedelta(0)) -> None:
@@ -166,30 +162,22 @@ def _cancel(writing: WriteTransaction, tenant: str, batch_id: str) -> StoredBatc
     if batch.state in ENDED_BATCHES or batch.state == "finalizing":
         raise RegistryConflict(f"the batch {batch_id!r} is {batch.state}, so it cannot be cancelled")
     writing.audit(tenant, "cancel_batch", batch_id)
-    return _change(writing, batch, state="cancelling", cancelling_at=writing.at)
+    return _BATCHES.change(writing, batch, state="cancelling", cancelling_at=writing.at)
 
 
 def _find_own(connection: Connection, tenant: str, batch_id: str, *, lock: bool = False) -> StoredBatch:
-    batch = _find(connection, batch_id, lock=lock)
+    batch = _BATCHES.find(connection, batch_id, lock=lock)
     if batch is None or batch.tenant != tenant:
         raise BatchUnknown(f"tenant {tenant!r} has no batch {batch_id!r}")
     return batch
 
 
-def _find(connection: Connection, batch_id: str, *, lock: bool = False) -> StoredBatch | None:
-    """With `lock` nobody else changes the batch before the end of this transaction."""
-    wanted = _select().where(BatchRow.id == batch_id)
-    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
-    return None if row is None else _batch_of(row)
-
-
 def _list(connection: Connection, tenant: str, limit: int, after: str | None) -> list[StoredBatch]:
-    wanted = _select().where(BatchRow.tenant == tenant).order_by(BatchRow.created_at.desc(), BatchRow.id.desc())
+    wanted = _BATCHES.select().where(BatchRow.tenant == tenant).order_by(BatchRow.created_at.desc(), BatchRow.id.desc())
     if after is not None:
         last = _find_own(connection, tenant, after)
-        same_time = (BatchRow.created_at == last.created_at) & (BatchRow.id < last.id)
-        wanted = wanted.where(or_(BatchRow.created_at < last.created_at, same_time))
-    return [_batch_of(row) for row in connection.execute(wanted.limit(limit))]
+        wanted = follow(wanted, BatchRow, last.created_at, last.id)
+    return _BATCHES.read(connection, wanted.limit(limit))
 
 
 def _parts(connection: Connection, batch_id: str) -> list[BatchPart]:
@@ -209,7 +197,7 @@ def _has_work(connection: Connection) -> bool:
 
 
 def _is_free(now: datetime) -> ColumnElement[bool]:
-    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow.lease_expires_at, now)
+    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow, now)
 
 
 def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
@@ -219,34 +207,29 @@ def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
     rows = claiming.connection.execute(served.group_by(BatchRow.tenant))
     last = {row[0]: row[1] for row in rows}
     for tenant in sorted(last, key=lambda tenant: (last[tenant] is not None, last[tenant], tenant)):
-        oldest = _select().where(free, BatchRow.tenant == tenant).order_by(BatchRow.created_at, BatchRow.id).limit(1)
-        row = claiming.connection.execute(oldest.with_for_update(skip_locked=True)).one_or_none()
-        if row is not None:
-            batch = _batch_of(row)
-            now, lease = claiming.at, claiming.at + LEASE
-            values = {"lease_expires_at": lease, "served_at": now, "attempts": batch.attempts + 1}
-            return _change(claiming, batch, holder=replica, **values)
+        oldest = _BATCHES.select().where(free, BatchRow.tenant == tenant).order_by(BatchRow.created_at, BatchRow.id)
+        if (batch := _BATCHES.lock_first(claiming, oldest)) is not None:
+            return _BATCHES.change(claiming, batch, served_at=claiming.at, **claimed(claiming, batch, replica))
     return None
 
 
 def _release(writing: WriteTransaction, batch_id: str, replica: str, pause: timedelta) -> None:
-    batch = _held(writing, batch_id, replica)
-    attempts = max(batch.attempts - 1, 0)
-    _change(writing, batch, attempts=attempts, holder=None, lease_expires_at=writing.at + pause)
+    batch = _BATCHES.held(writing, batch_id, replica)
+    _BATCHES.change(writing, batch, attempts=unattempted(batch), holder=None, lease_expires_at=writing.at + pause)
 
 
 def _begin(writing: WriteTransaction, batch_id: str, replica: str, num_lines: int) -> None:
-    batch = _held(writing, batch_id, replica)
-    values: dict[str, Any] = {"num_lines": num_lines, "attempts": 0, **_NO_HOLDER}
+    batch = _BATCHES.held(writing, batch_id, replica)
+    values: dict[str, Any] = {"num_lines": num_lines, "attempts": 0, **NO_HOLDER}
     if batch.state == "validating":
         values |= {"state": "in_progress", "started_at": writing.at}
-    _change(writing, batch, **values)
+    _BATCHES.change(writing, batch, **values)
 
 
 def _add_part(
     writing: WriteTransaction, batch_id: str, replica: str, reservation: Reservation, part: BatchPart
 ) -> None:
-    batch = _held(writing, batch_id, replica)
+    batch = _BATCHES.held(writing, batch_id, replica)
     if part.first_line != batch.num_done:
         raise LeaseLost(f"the batch {batch_id!r} has {batch.num_done} results, and the part begins at another line")
     quotas = require_quotas(writing.connection, batch.tenant)
@@ -254,10 +237,10 @@ def _add_part(
     consume(writing.connection, reservation)
     writing.connection.execute(insert(BatchPartRow).values(batch_id=batch_id, **vars(part)))
     completed, failed = batch.num_completed + part.num_completed, batch.num_failed + part.num_failed
-    values: dict[str, Any] = {"num_completed": completed, "num_failed": failed, "attempts": 0, **_NO_HOLDER}
+    values: dict[str, Any] = {"num_completed": completed, "num_failed": failed, "attempts": 0, **NO_HOLDER}
     if batch.state == "in_progress" and completed + failed == batch.num_lines:
         values |= {"state": "finalizing", "finalizing_at": writing.at}
-    _change(writing, batch, **values)
+    _BATCHES.change(writing, batch, **values)
 
 
 def _finish(  # noqa: PLR0913 - what a batch ends with
@@ -268,7 +251,7 @@ def _finish(  # noqa: PLR0913 - what a batch ends with
     files: tuple[NewFile | None, NewFile | None],
     errors: Sequence[Mapping[str, Any]] | None,
 ) -> None:
-    batch = _held(writing, batch_id, replica)
+    batch = _BATCHES.held(writing, batch_id, replica)
     output_id, error_id = (
         None if file is None else add_result(writing, batch.tenant, RESULTS, file, created_by=batch.created_by)
         for file in files
@@ -277,25 +260,4 @@ def _finish(  # noqa: PLR0913 - what a batch ends with
     num_failed = batch.num_failed if files[1] is None else files[1].num_rows
     listed = None if errors is None else [dict(error) for error in errors]
     written = {"output_file_id": output_id, "error_file_id": error_id, "num_failed": num_failed, "errors": listed}
-    _change(writing, batch, state=state, finished_at=writing.at, **written, **_NO_HOLDER)
-
-
-def _held(writing: WriteTransaction, batch_id: str, replica: str) -> StoredBatch:
-    """The batch that `replica` has. Its lease may have expired, as long as nobody else has taken it."""
-    batch = _find(writing.connection, batch_id, lock=True)
-    if batch is None or batch.holder != replica:
-        raise LeaseLost(f"{replica} does not have the batch {batch_id!r} any more")
-    return batch
-
-
-def _change(writing: QueueTransaction, batch: StoredBatch, **values: Any) -> StoredBatch:
-    writing.connection.execute(update(BatchRow).where(BatchRow.id == batch.id).values(**values))
-    return StoredBatch(**{**vars(batch), **values})
-
-
-def _select() -> Select[*tuple[object, ...]]:
-    return select(*(getattr(BatchRow, field.name) for field in fields(StoredBatch)))
-
-
-def _batch_of(row: Row[*tuple[object, ...]]) -> StoredBatch:
-    return StoredBatch(**row._mapping)
+    _BATCHES.change(writing, batch, state=state, finished_at=writing.at, **written, **NO_HOLDER)

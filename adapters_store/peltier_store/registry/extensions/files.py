@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, or_, select, upd
 
 from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import FileUnknown, RegistryConflict
+from peltier_store.registry.extensions.queue import follow
 from peltier_store.registry.extensions.queue_records import ENDED_BATCHES, FINAL_STATES, NewFile, StoredFile
 from peltier_store.registry.extensions.queue_tables import BatchRow, FileRow, TrainingRow
 from peltier_store.registry.records import Reservation, check_text
@@ -144,8 +145,7 @@ def _list(
         wanted = wanted.where(FileRow.purpose.in_(purposes))
     if after is not None:
         last = find_file(connection, tenant, after, purposes)
-        same_time = (FileRow.created_at == last.created_at) & (FileRow.id < last.id)
-        wanted = wanted.where(or_(FileRow.created_at < last.created_at, same_time))
+        wanted = follow(wanted, FileRow, last.created_at, last.id)
     return [_file_of(row) for row in connection.execute(wanted.limit(limit))]
 
 

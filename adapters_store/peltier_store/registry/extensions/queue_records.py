@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from peltier_store.registry.records import Reservation
 
@@ -62,6 +62,21 @@ class TrainingDraft:
     validation_file_id: str | None = None
     keep_examples: bool = False
     owns_files: bool = False
+
+
+class QueueEntry(Protocol):
+    """A training or a batch, which a process may hold: one of the dataclasses below."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def holder(self) -> str | None: ...
+
+    @property
+    def attempts(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,31 @@
-"""What the holders of trainings do: workers claim, renew and settle them, replicas of the server publish them.
-
-A holder has a training until its lease expires, and renews the lease meanwhile. A claim locks the training's row and
-skips those that others have locked (SKIP LOCKED; SQLite has one writer at a time), so a training never has two holders,
-and on PostgreSQL no claim waits for the claims or uploads of another process. A holder that was too slow, and whose
-training another has taken, learns it by LeaseLost at its next call and stores nothing.
-"""
+"""What the holders of trainings do: workers claim, renew and settle them, replicas of the server publish them."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, Required, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from peltier_store.registry.claims import consume
-from peltier_store.registry.errors import InvalidRecord, LeaseLost
-from peltier_store.registry.extensions.leases import is_over
+from peltier_store.registry.errors import InvalidRecord
+from peltier_store.registry.extensions.queue import MAX_ATTEMPTS, NO_HOLDER, claimed, is_over, leased, unattempted
 from peltier_store.registry.extensions.queue_records import NewEvent, StoredTraining
 from peltier_store.registry.extensions.queue_tables import TrainingRow
 from peltier_store.registry.extensions.training_owner import end, grant
 from peltier_store.registry.extensions.training_state import (
+    TRAININGS,
     change,
-    find,
     find_minutes,
     minutes_of_a_day,
     record,
-    select_trainings,
     spend,
-    training_of,
 )
 from peltier_store.registry.records import Reservation, VersionRecord
 from peltier_store.registry.tables import TenantRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
-LEASE = timedelta(seconds=60)
-MAX_ATTEMPTS = 5
 _WITH_WORKERS = ("running", "evaluating")
-_NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 _NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
 
 
@@ -64,7 +53,7 @@ def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
     """The number of trainings that a worker can claim, queued or held by a dead worker, and of those that live workers
     hold."""
     is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
-    is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow.lease_expires_at, now)
+    is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow, now)
     waiting, held = (
         connection.execute(select(func.count()).select_from(TrainingRow).where(condition)).scalar_one()
         for condition in (is_waiting | _is_expired(now), is_held)
@@ -73,7 +62,7 @@ def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
 
 
 def _is_expired(now: datetime) -> ColumnElement[bool]:
-    return TrainingRow.state.in_(_WITH_WORKERS) & is_over(TrainingRow.lease_expires_at, now)
+    return TrainingRow.state.in_(_WITH_WORKERS) & is_over(TrainingRow, now)
 
 
 def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
@@ -84,34 +73,25 @@ def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
     up waits. Workers that claim at the same moment do not see each other's choice, so a tenant may get both places.
     """
     for tenant in _tenants_in_turn(claiming.connection, claiming.at):
-        queued = select_trainings().where(TrainingRow.tenant == tenant, TrainingRow.state == "queued")
+        queued = TRAININGS.select().where(TrainingRow.tenant == tenant, TrainingRow.state == "queued")
         ordered = queued.order_by(TrainingRow.size_bytes, TrainingRow.created_at, TrainingRow.id)
-        if (training := _lock_first(claiming, ordered)) is not None:
+        if (training := TRAININGS.lock_first(claiming, ordered)) is not None:
             return change(
                 claiming,
                 training,
                 f"The worker {worker} has begun the training.",
                 state="running",
                 reason=None,
-                holder=worker,
-                lease_expires_at=claiming.at + LEASE,
                 started_at=training.started_at or claiming.at,
-                attempts=training.attempts + 1,
+                **claimed(claiming, training, worker),
             )
     return None
 
 
-def _lock_first(claiming: QueueTransaction, wanted: Select[*tuple[object, ...]]) -> StoredTraining | None:
-    """The first of the wanted trainings that no other transaction has locked."""
-    row = claiming.connection.execute(wanted.limit(1).with_for_update(skip_locked=True)).one_or_none()
-    return None if row is None else training_of(row)
-
-
 def take_back(writing: WriteTransaction) -> None:
     """Queues trainings again whose worker has died, or ends them."""
-    expired = select_trainings().where(_is_expired(writing.at)).with_for_update(skip_locked=True)
-    for row in list(writing.connection.execute(expired)):
-        training = training_of(row)
+    expired = TRAININGS.select().where(_is_expired(writing.at)).with_for_update(skip_locked=True)
+    for training in TRAININGS.read(writing.connection, expired):
         if training.wish is not None:
             grant(writing, training, training.wish)
         elif training.attempts >= MAX_ATTEMPTS:
@@ -119,7 +99,7 @@ def take_back(writing: WriteTransaction) -> None:
             end(writing, training, "failed", reason)
         else:
             message = f"The worker {training.holder} has ended; the training is queued again."
-            change(writing, training, message, state="queued", **_NO_HOLDER)
+            change(writing, training, message, state="queued", **NO_HOLDER)
 
 
 def _tenants_in_turn(connection: Connection, now: datetime) -> list[str]:
@@ -168,11 +148,11 @@ class WorkerResult(TypedDict, total=False):
 def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
     """Extends the lease and stores what the worker reports; returns the wish of the training's owner, or `wait` if the
     minutes of its tenant's day are used up."""
-    training = _held(writing, training_id, holder)
+    training = TRAININGS.held(writing, training_id, holder)
     state, seconds = given.get("state"), spend(writing, training, given.get("seconds"))
     if state not in (None, *_WITH_WORKERS):
         raise InvalidRecord(f"the state {state!r} is not one of a training that a worker has")
-    values: dict[str, Any] = {"lease_expires_at": writing.at + LEASE, "seconds": seconds}
+    values: dict[str, Any] = {**leased(writing), "seconds": seconds}
     reports = {"progress": given.get("progress"), "preflight": given.get("preflight")}
     values |= {name: dict(value) for name, value in reports.items() if value is not None}
     if (checkpoint := given.get("checkpoint")) is not None:
@@ -191,7 +171,7 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
 
 def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
     """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
-    training = _held(writing, training_id, holder)
+    training = TRAININGS.held(writing, training_id, holder)
     training = change(writing, training, seconds=spend(writing, training, given.get("seconds")))
     match "cancelled" if training.wish == "cancel" else given["state"]:
         case "paused":
@@ -217,7 +197,7 @@ def _leave(writing: WriteTransaction, training: StoredTraining, artifact: Reserv
     values = {"metrics": dict(given.get("metrics", {})), "report": given.get("report"), **_NO_CHECKPOINT}
     stored = {"artifact_digest": artifact.digest, "artifact_bytes": size_bytes}
     message = "The training is complete; its adapter is being published."
-    change(writing, training, message, state="publishing", wish=None, attempts=0, **values, **stored, **_NO_HOLDER)
+    change(writing, training, message, state="publishing", wish=None, attempts=0, **values, **stored, **NO_HOLDER)
 
 
 def _require_room(connection: Connection, training: StoredTraining, size_bytes: int) -> None:
@@ -228,46 +208,38 @@ def _require_room(connection: Connection, training: StoredTraining, size_bytes: 
 
 def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float | None = None) -> None:
     """Queues the training again, because its worker stops. This does not count as an attempt."""
-    training = _held(writing, training_id, holder)
+    training = TRAININGS.held(writing, training_id, holder)
     training = change(writing, training, seconds=spend(writing, training, seconds))
     _queue_again(writing, training, f"The worker {holder} stops; the training is queued again.", None)
 
 
 def _queue_again(writing: WriteTransaction, training: StoredTraining, message: str, reason: str | None) -> None:
     """Queues a training whose attempt does not count, unless its owner has a wish."""
-    training = change(writing, training, attempts=max(training.attempts - 1, 0))
+    training = change(writing, training, attempts=unattempted(training))
     if training.wish is not None:
         grant(writing, training, training.wish)
     else:
-        change(writing, training, message, state="queued", reason=reason, **_NO_HOLDER)
+        change(writing, training, message, state="queued", reason=reason, **NO_HOLDER)
 
 
 def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining | None:
     """Gives a trained adapter that nobody is publishing to a replica of the server; the oldest first."""
-    free = is_over(TrainingRow.lease_expires_at, claiming.at)
-    waiting = select_trainings().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
-    training = _lock_first(claiming, waiting)
+    free = is_over(TrainingRow, claiming.at)
+    waiting = TRAININGS.select().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
+    training = TRAININGS.lock_first(claiming, waiting)
     if training is None:
         return None
-    return change(claiming, training, holder=replica, lease_expires_at=claiming.at + LEASE)
+    return change(claiming, training, holder=replica, **leased(claiming))
 
 
 def publish(writing: WriteTransaction, hold: TrainingHold, version: VersionRecord) -> None:
     """Ends a training whose adapter this transaction publishes."""
     adapter = f"{version.name}@{version.number}"
     unkept = {"report": None, "artifact_digest": None, "artifact_bytes": 0}
-    end(writing, _held(writing, *hold), "succeeded", None, adapter=adapter, **unkept)
+    end(writing, TRAININGS.held(writing, *hold), "succeeded", None, adapter=adapter, **unkept)
 
 
 def refuse(writing: WriteTransaction, hold: TrainingHold, reason: str) -> None:
     """Ends a training whose adapter cannot be published. The artifact is kept, so that it can be published once the
     reason is gone."""
-    end(writing, _held(writing, *hold), "failed", f"its adapter cannot be published: {reason}")
-
-
-def _held(writing: WriteTransaction, training_id: str, holder: str) -> StoredTraining:
-    """The training that `holder` has. Its lease may have expired, as long as nobody else has taken it."""
-    training = find(writing.connection, training_id, lock=True)
-    if training is None or training.holder != holder:
-        raise LeaseLost(f"{holder} does not have the training {training_id!r} any more")
-    return training
+    end(writing, TRAININGS.held(writing, *hold), "failed", f"its adapter cannot be published: {reason}")

@@ -20,6 +20,7 @@ from peltier_store.registry.errors import (
 )
 from peltier_store.registry.extensions.files import find_file, forget_file
 from peltier_store.registry.extensions.idempotency import find_repeated, keep
+from peltier_store.registry.extensions.queue import NO_HOLDER, follow
 from peltier_store.registry.extensions.queue_records import (
     FINAL_STATES,
     STATES,
@@ -32,14 +33,7 @@ from peltier_store.registry.extensions.queue_records import (
     TrainingSummary,
 )
 from peltier_store.registry.extensions.queue_tables import FileRow, TrainingEventRow, TrainingRow
-from peltier_store.registry.extensions.training_state import (
-    change,
-    count_unfinished,
-    find,
-    find_minutes,
-    record,
-    select_trainings,
-)
+from peltier_store.registry.extensions.training_state import TRAININGS, change, count_unfinished, find_minutes, record
 from peltier_store.registry.records import check_name, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
@@ -156,13 +150,13 @@ def list_trainings(
     """The newest first."""
     if unknown := set(states) - set(STATES):
         raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
-    wanted = select_trainings(TrainingSummary).where(TrainingRow.tenant == tenant)
+    columns = (getattr(TrainingRow, field.name) for field in fields(TrainingSummary))
+    wanted = select(*columns).where(TrainingRow.tenant == tenant)
     if states:
         wanted = wanted.where(TrainingRow.state.in_(states))
     if after is not None:
         begun = _read_own(connection, tenant, after, TrainingRow.created_at)
-        same_time = (TrainingRow.created_at == begun) & (TrainingRow.id < after)
-        wanted = wanted.where(or_(TrainingRow.created_at < begun, same_time))
+        wanted = follow(wanted, TrainingRow, begun, after)
     ordered = wanted.order_by(TrainingRow.created_at.desc(), TrainingRow.id.desc()).limit(limit)
     return [TrainingSummary(**row._mapping) for row in connection.execute(ordered)]
 
@@ -192,7 +186,7 @@ def _unknown(tenant: str, training_id: str) -> TrainingUnknown:
 
 def find_own(connection: Connection, tenant: str, training_id: str, *, lock: bool = False) -> StoredTraining:
     """Raises TrainingUnknown."""
-    training = find(connection, training_id, lock=lock)
+    training = TRAININGS.find(connection, training_id, lock=lock)
     if training is None or training.tenant != tenant:
         raise _unknown(tenant, training_id)
     return training
@@ -296,9 +290,7 @@ def grant(writing: WriteTransaction, training: StoredTraining, wish: str) -> Sto
     """Does what the owner of a running training wished, once no worker has it."""
     if wish == "cancel":
         return end(writing, training, "cancelled", "its owner cancelled it")
-    return change(
-        writing, training, "The training is paused.", state="paused", wish=None, holder=None, lease_expires_at=None
-    )
+    return change(writing, training, "The training is paused.", state="paused", wish=None, **NO_HOLDER)
 
 
 def end(
@@ -307,13 +299,12 @@ def end(
     """Ends a training. Examples that were sent with it are deleted, unless it can be resumed or they are kept."""
     message = f"The training {_PAST[state]}" + ("." if reason is None else f": {reason}.")
     final = {"state": state, "reason": reason, "finished_at": writing.at, "wish": None}
-    unheld = {"holder": None, "lease_expires_at": None}
-    ended = change(writing, training, message, **{**final, **unheld, **values})
+    ended = change(writing, training, message, **{**final, **NO_HOLDER, **values})
     if state != "failed":
         _forget_checkpoint(writing, ended)
         if not training.keep_examples:
             _forget_inline_files(writing, ended)
-    found = find(writing.connection, training.id)
+    found = TRAININGS.find(writing.connection, training.id)
     assert found is not None
     return found
 

@@ -1,13 +1,13 @@
 """Reads and changes the rows of trainings, and their logs."""
 
 from collections.abc import Iterable
-from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Subquery, delete, func, insert, select, update
+from sqlalchemy import Connection, Subquery, delete, func, insert, select, update
 
-from peltier_store.registry.extensions.queue_records import FINAL_STATES, NewEvent, StoredTraining, TrainingSummary
+from peltier_store.registry.extensions.queue import Queue
+from peltier_store.registry.extensions.queue_records import FINAL_STATES, NewEvent, StoredTraining
 from peltier_store.registry.extensions.queue_tables import TrainingEventRow, TrainingRow, TrainingTimeRow
 from peltier_store.registry.records import check_text
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
@@ -19,20 +19,7 @@ _REPEATED = ("progress", "checkpoint")
 _COUNTED = timedelta(hours=25)
 
 
-def select_trainings(kind: type[TrainingSummary] = StoredTraining) -> Select[*tuple[object, ...]]:
-    """Selects every training, for `training_of` or as values of `kind`."""
-    return select(*(getattr(TrainingRow, field.name) for field in fields(kind)))
-
-
-def training_of(row: Row[*tuple[object, ...]]) -> StoredTraining:
-    return StoredTraining(**row._mapping)
-
-
-def find(connection: Connection, training_id: str, *, lock: bool = False) -> StoredTraining | None:
-    """With `lock` nobody else changes the training before the end of this transaction."""
-    wanted = select_trainings().where(TrainingRow.id == training_id)
-    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
-    return None if row is None else training_of(row)
+TRAININGS = Queue(TrainingRow, StoredTraining, "training")
 
 
 def change(
@@ -40,10 +27,9 @@ def change(
 ) -> StoredTraining:
     """The training, which this transaction has locked, with these values. `message` is a sentence for its log, if its
     state changes."""
-    writing.connection.execute(update(TrainingRow).where(TrainingRow.id == training.id).values(**values))
     if message is not None:
         record(writing, training.id, [NewEvent("state", message, {"state": values["state"]})])
-    return StoredTraining(**{**vars(training), **values})
+    return TRAININGS.change(writing, training, **values)
 
 
 def record(writing: QueueTransaction, training_id: str, events: Iterable[NewEvent]) -> None:

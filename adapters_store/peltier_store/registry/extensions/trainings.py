@@ -104,7 +104,7 @@ class TrainingRegistry:
         await self._transactions.write(actor, lambda writing: training_owner.remove(writing, tenant, training_id))
 
     async def claim(self, worker: str) -> StoredTraining | None:
-        """The next training for a worker, which has it for `training_holder.LEASE`; None if nothing waits."""
+        """The next training for a worker, which has it for `queue.LEASE`; None if nothing waits."""
         work = await self._transactions.read(
             lambda connection: training_holder.find_work(connection, read_clock(connection))
         )

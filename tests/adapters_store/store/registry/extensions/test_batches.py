@@ -17,7 +17,7 @@ from peltier_store.registry import (
     RegistryConflict,
     StoredBatch,
 )
-from peltier_store.registry.extensions import batches
+from peltier_store.registry.extensions import batches, queue
 
 from tests.adapters_store.store.registry.conftest import add_file
 
@@ -74,7 +74,7 @@ async def test_another_server_goes_on_after_the_lease(registry: Registry, monkey
     await registry.batches.begin((await claimed(registry)).id, "r1", num_lines=2)
     await claimed(registry)
     assert await registry.batches.claim("r2") is None
-    monkeypatch.setattr(batches, "LEASE", timedelta(0))
+    monkeypatch.setattr(queue, "LEASE", timedelta(0))
     await registry.batches.renew(batch.id, "r1")
     assert (await claimed(registry, "r2")).attempts == 2
     with pytest.raises(LeaseLost, match=r"^r1 does not have the batch"):

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft, TrainingHold
 from peltier_store.registry.database import database_url
-from peltier_store.registry.extensions import leases, training_holder
+from peltier_store.registry.extensions import queue
+from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
 from peltier_store.registry.extensions.queue_tables import TrainingRow
-from peltier_store.registry.extensions.training_holder import MAX_ATTEMPTS
 from sqlalchemy import create_engine, update
 
 from tests.adapters_store.store.conftest import MakeRegistry
@@ -46,8 +46,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.cancelled: set[str] = set()
         self.patch = pytest.MonkeyPatch()
         # A lease ends only by `expire`, however long the steps take.
-        self.patch.setattr(training_holder, "LEASE", timedelta(days=1))
-        self.patch.setattr(leases, "_MAX_LEASE", timedelta(days=1))
+        self.patch.setattr(queue, "LEASE", timedelta(days=1))
+        self.patch.setattr(queue, "_MAX_LEASE", timedelta(days=1))
 
     def teardown(self) -> None:
         self.runner.run(self.registry.close())

@@ -26,7 +26,7 @@ from peltier_store.registry import (
     TrainingUnknown,
     TrainingWaits,
 )
-from peltier_store.registry.extensions import training_holder, training_owner, training_state
+from peltier_store.registry.extensions import queue, training_owner, training_state
 from peltier_store.registry.extensions.idempotency import forget_keys
 from peltier_store.registry.extensions.queue_tables import IdempotencyKeyRow, TrainingTimeRow
 from peltier_store.registry.transactions import WriteTransaction
@@ -40,7 +40,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, every holder is as one that has died: its lease expires at once."""
 
     def expire() -> None:
-        monkeypatch.setattr(training_holder, "LEASE", timedelta(0))
+        monkeypatch.setattr(queue, "LEASE", timedelta(0))
 
     return expire
 
