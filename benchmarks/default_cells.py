@@ -22,9 +22,8 @@ import torch
 from common.harness import create_parser
 from peltier_adapters.spec.tasks import TaskType
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.data.data import Data, read_labelled
+from peltier_training.data.data import Data, read_labelled, write_examples
 from peltier_training.data.examples import Example
-from peltier_training.data.writing import write_examples
 from peltier_training.sweep.worker import draw
 from peltier_training.train import train
 

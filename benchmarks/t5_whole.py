@@ -21,9 +21,9 @@ from peltier_backbone.load import load_backbone
 from peltier_training.baselines.learner import BaselineLearner
 from peltier_training.config.preparation import prepare
 from peltier_training.config.task import create_task
+from peltier_training.data.data import write_examples
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import find_labels
-from peltier_training.data.writing import write_examples
 from peltier_training.evaluate.text_examination import examine
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid

@@ -17,8 +17,8 @@ from peltier_training.baselines.learner import BaselineLearner
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, subsample, subsample_queries
+from peltier_training.data.findings import describe
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.fit.log_text import describe
 from peltier_training.fit.preflight import Preflight
 from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner

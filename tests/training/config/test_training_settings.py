@@ -3,7 +3,7 @@
 import pytest
 from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.backbone import Backbone
-from peltier_training.config.training_settings import check_settings, routed_sides
+from peltier_training.config.preparation import check_settings, routed_sides
 from peltier_training.errors import TrainingError
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_training.config.run import BEST_METRICS, METRICS
 from peltier_training.evaluate import metrics
-from peltier_training.evaluate.metrics import embedding, ranks
-from peltier_training.evaluate.similarity import Cosines
+from peltier_training.evaluate.metrics import Cosines, embedding, ranks
 from seqeval import metrics as seqeval
 
 

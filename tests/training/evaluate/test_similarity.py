@@ -2,9 +2,8 @@
 
 import numpy as np
 import torch
-from peltier_training.evaluate.metrics import embedding
-from peltier_training.evaluate.similarity import LateInteraction, TermProducts
-from peltier_training.models.max_sim import similarities
+from peltier_training.evaluate.metrics import LateInteraction, TermProducts, embedding
+from peltier_training.models.model import similarities
 
 
 def _output(**logits: float) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_training.models.experts import Experts, consistency_loss
+from peltier_training.models.sources import Experts, consistency_loss
 from peltier_training.models.stream import Stream
 
 M, SITES, LAYERS = 4, 2, 3

@@ -6,8 +6,7 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_backbone.backbone import Backbone
 from peltier_training.errors import TrainingError
-from peltier_training.models.experts import Experts
-from peltier_training.models.sources import PrefixMlp, create_sources
+from peltier_training.models.sources import Experts, PrefixMlp, create_sources
 from torch import Tensor, nn
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from peltier_training.report.answers import LabelScores
-from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
+from peltier_training.report.answers import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, LabelScores, Mistake
 from peltier_training.report.page import render
 from peltier_training.report.report import GateMap
 from playwright.sync_api import Page

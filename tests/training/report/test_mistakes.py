@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
+from peltier_training.report.answers import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
 
 
 def create_task(kind: str, *labels: str) -> TaskSpec:

@@ -13,12 +13,11 @@ from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport
 from peltier_training.delivery import write_file
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
-from peltier_training.report.answers import Confusion, LabelScores, Sample
+from peltier_training.report.answers import Confusion, LabelScores, Mistake, Sample
 from peltier_training.report.caveats import Majority
 from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
 from peltier_training.report.curves import CurvePoint, Curves
 from peltier_training.report.merging import Merging, Spread, Way
-from peltier_training.report.mistakes import Mistake
 from peltier_training.report.page import most_confused, render, report_paths, to_json, weakest_first
 from peltier_training.report.report import ArtifactFile, GateMap, Report, Resolved
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from peltier_training.service.checkpoint_times import CheckpointTimes
+from peltier_training.service.observer import CheckpointTimes
 from transformers import TrainerControl, TrainerState
 
 

@@ -21,7 +21,7 @@ from peltier_server.app import create_app
 from peltier_server.extensions.settings import load_settings
 from peltier_store.registry import StoredTraining
 from peltier_training.service.command import worker
-from peltier_training.service.scratch import Scratch
+from peltier_training.service.worker import Scratch
 
 from tests.server.conftest import make_client
 from tests.training.service.conftest import Queue, jsonl, opened, praise, request

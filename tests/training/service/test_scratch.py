@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peltier_training.service.scratch import Scratch
+from peltier_training.service.worker import Scratch
 
 _KILLED = """
 import os, sys
 from pathlib import Path
-from peltier_training.service.scratch import Scratch
+from peltier_training.service.worker import Scratch
 (Scratch(Path(sys.argv[1])).create("trn") / "train.jsonl").write_text("private")
 os.kill(os.getpid(), 9)
 """

@@ -27,8 +27,7 @@ from peltier_training.service.hold import Pace, Place
 from peltier_training.service.job import conclude
 from peltier_training.service.messages import Message, TrainingJob
 from peltier_training.service.request import Machine
-from peltier_training.service.scratch import Scratch
-from peltier_training.service.worker import TrainingWorker
+from peltier_training.service.worker import Scratch, TrainingWorker
 from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.data.data import Data, read_file
+from peltier_training.data.data import Data, read_file, write_examples
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.gold import GoldEntity, GoldSpan, Tagged
-from peltier_training.data.writing import write_examples
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep import worker

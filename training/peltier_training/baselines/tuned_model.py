@@ -18,7 +18,7 @@ from transformers import AutoModel, PreTrainedConfig
 
 from peltier_training.data.dataset import IGNORED
 from peltier_training.errors import TrainingError
-from peltier_training.models.experts import by_name, named_parameters
+from peltier_training.models.sources import by_name, named_parameters
 
 _BITS = 6  # of the index that one matrix product transforms, for few passes over memory
 _DROPOUTS = (

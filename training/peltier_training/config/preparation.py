@@ -14,13 +14,13 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.head import DEFAULT_TERMS
+from peltier_adapters.spec.maps import MAX_SIZE
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_HEAD_TYPES, TOKEN_TYPES, TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import find_template
-from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import Data, LabelledData, read_file, read_labelled
 from peltier_training.data.examples import Example, LabelledRows, are_scored, number_texts
 from peltier_training.data.labels import Labels, number_queries
@@ -44,6 +44,9 @@ _NARROW_FACTOR, _MAX_NARROW_RATE, _MAX_NARROW_T5_RATE = 6, 2e-3, 1e-2
 _MAX_PREFIXED_TOKEN_RATE = 1e-3
 # At 2e-3 the map of a vocabulary head soon forgets its start, and no text finds its pair.
 _MAX_SPARSE_RATE = 5e-4
+_BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
+_CHOICES: Mapping[str, tuple[str, ...]] = {"start": ("random", "vocabulary"), "routing": ("batch", "sample")}
+_SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
 
 
 @dataclass(frozen=True)
@@ -252,3 +255,30 @@ def _open_end(steps_per_epoch: int) -> Mapping[str, Any]:
         "validation_interval": interval,
         "open_end": True,
     }
+
+
+def check_settings(settings: PresetSettings, config: BackboneConfig) -> None:
+    """Raise a `TrainingError` for an invalid setting."""
+    for name, (least, most) in _BOUNDS.items():
+        if name in settings and not least <= float(settings[name]) <= most:
+            raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
+    routed_sides(settings)
+    if "experts" in settings and settings.get("map", "dense") != "dense":
+        # The mean of factors is not the factors of the mean.
+        raise TrainingError(f"setting 'map' is {settings['map']!r}; merging experts needs 'dense'")
+    for name, choices in _CHOICES.items():
+        if settings.get(name, choices[0]) not in choices:
+            raise TrainingError(f"setting {name!r} is {settings[name]!r}; it must be one of {', '.join(choices)}")
+    if settings.get("start") == "vocabulary" and int(settings["length"]) > config.vocab_size:
+        raise TrainingError(
+            f"setting 'length' is {settings['length']}; the vocabulary to start from has {config.vocab_size} entries"
+        )
+
+
+def routed_sides(settings: PresetSettings) -> tuple[str, ...]:
+    """The projections that AdaMix has copies of. Raises a `TrainingError` for an unknown `share`."""
+    if "experts" not in settings:
+        return ()
+    if (share := settings["share"]) not in _SHARED:
+        raise TrainingError(f"setting 'share' is {share!r}; it must be one of {', '.join(_SHARED)}")
+    return _SHARED[str(share)]

@@ -1,5 +1,6 @@
 """The files and columns of a task's examples, and their rows with their labels, every row checked. Imports no torch."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from peltier_client.bulk.data_file import data_kind
 from typer import Option
 
 from peltier_training.data.examples import Example, LabelledRows, has_values, read_rows
-from peltier_training.data.gold import read_gold_spans, read_tagged
+from peltier_training.data.gold import GoldSpan, Tagged, read_gold_spans, read_tagged
 from peltier_training.data.labels import Labels, check_separator, find_labels, read_label_cell
 from peltier_training.errors import TrainingError, describe, refuse
 
@@ -174,3 +175,26 @@ def skipped_lines(parts: Mapping[Path, LabelledRows]) -> list[str]:
             total = len(rows.bad) + len(rows.examples)
             lines += [f"{path}: {len(rows.bad)} of {total} rows were skipped", *describe(rows.bad)]
     return lines
+
+
+def write_examples(path: Path, examples: Sequence[Example], text_columns: Sequence[str], label_column: str) -> None:
+    """Write JSONL for `read_examples`."""
+    with path.open("w", encoding="utf-8") as file:
+        for example in examples:
+            texts, label = _cells(example)
+            row = {**dict(zip(text_columns, texts, strict=True)), label_column: label}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _cells(example: Example) -> tuple[Sequence[Any], Any]:
+    """The texts of an example and its label, in a form that is read again as the same."""
+    value, label = example.input, example.label
+    texts = (value,) if isinstance(value, str) else value
+    if isinstance(label, Tagged) and label.words is not None:
+        words = [texts[0][start:end] for start, end in label.words]
+        return (words,), label.tags
+    if isinstance(label, Tagged):
+        return texts, [entity._asdict() for entity in label.entities]
+    if isinstance(label, tuple) and label and all(isinstance(one, GoldSpan) for one in label):
+        return texts, {"text": [span.text for span in label], "answer_start": [span.start for span in label]}
+    return texts, label

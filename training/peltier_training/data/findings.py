@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from peltier_adapters.answers.tags import has_prefix, split_tag
 from peltier_adapters.artifact.manifest import TaskInput
@@ -85,3 +86,15 @@ def _mixed_schemes(examples: Sequence[Example]) -> Iterator[str]:
             f"Entities that begin with an I- tag, where others begin with B-: {len(inside)}, such as {shown(tag)} in "
             f"{one.where}. Each counts as an entity."
         )
+
+
+def describe(preflight: Mapping[str, Any]) -> str:
+    """What a preflight found, as sentences."""
+    rows = preflight["rows"]
+    checked = f"{rows['train']} rows to train on and {rows['validation']} to validate on were checked."
+    return " ".join((checked, *preflight["warnings"]))
+
+
+def storable(text: str) -> str:
+    """The text without the characters that a registry refuses."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

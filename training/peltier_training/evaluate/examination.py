@@ -27,7 +27,7 @@ from peltier_training.data.rows import TaggedText, context_windows, encode_examp
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
-from peltier_training.evaluate.similarity import Cosines, LateInteraction, Similarity, TermProducts
+from peltier_training.evaluate.metrics import Cosines, LateInteraction, Similarity, TermProducts
 
 Windows = Sequence[Sequence[Encoded]]
 JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]

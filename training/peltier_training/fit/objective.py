@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from peltier_training.config.run import Run
 from peltier_training.data.dataset import IGNORED
 from peltier_training.data.rows import NO_TOKEN
-from peltier_training.models.experts import consistency_loss
+from peltier_training.models.sources import consistency_loss
 
 DEFAULT_TEMPERATURE = 0.05
 DEFAULT_SPARSE_TEMPERATURE = 1.0
@@ -218,7 +218,7 @@ class SparseObjective:
 
 @dataclass(frozen=True)
 class MaxSimObjective:
-    """The objective of the similarities [pairs, pairs] of each first text with each second text (`max_sim.py`): the
+    """The objective of the similarities [pairs, pairs] of each first text with each second text (`similarities`): the
     softmax cross-entropy of Khattab and Zaharia (2020, section 3.3), among all second texts of the batch as in
     `EmbeddingObjective`. Pairs with scores have the squared error of their similarity."""
 

@@ -13,10 +13,9 @@ from peltier_backbone.checkpoint.config import load_config
 
 from peltier_training.config.preparation import Prepared
 from peltier_training.data.examples import Example
-from peltier_training.data.findings import find_doubts
+from peltier_training.data.findings import find_doubts, storable
 from peltier_training.data.gold import Tagged
 from peltier_training.errors import TrainingError
-from peltier_training.fit.log_text import storable
 from peltier_training.fit.tokenized import TokenizedTexts
 
 # The confusion matrix of a report has the square of it. A request names at most as many (`MAX_TRAINED_LABELS`).

@@ -24,11 +24,11 @@ from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.text.packing import Encoded, Packed
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from peltier_training.models.experts import Experts
 from peltier_training.models.lower_blocks import LowerBlocks
-from peltier_training.models.max_sim import similarities
-from peltier_training.models.sources import create_sources
+from peltier_training.models.sources import Experts, create_sources
 from peltier_training.models.stream import Stream
 from peltier_training.models.vocabulary import largest_logits, start_at_tokens
 
@@ -239,3 +239,20 @@ class TextAdapter(TrainableAdapter):
         memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
         hidden = model.decode(targets, memory, decoder)
         return model.logits(self._drop_output(hidden, stream), decoder)
+
+
+def similarities(vectors: Tensor, lengths: Sequence[int]) -> Tensor:
+    """The mean MaxSim of each first text of pairs with each second text, [pairs, pairs] (`vectors.similarity`). The
+    outputs `vectors` [tokens, size] are those of rows of these lengths; neighbours are pairs.
+
+    The cosines of one first text with all second texts are in memory at a time, and only the places of the largest
+    are kept for the gradient."""
+    rows = torch.split(F.normalize(vectors, dim=-1), list(lengths))
+    documents = pad_sequence(list(rows[1::2]), batch_first=True)  # [pairs, longest, size]
+    sizes = torch.tensor(lengths[1::2], device=vectors.device)
+    missing = torch.arange(documents.shape[1], device=vectors.device) >= sizes[:, None]
+    lines = [
+        torch.einsum("qs,pls->qpl", query, documents).masked_fill(missing, -torch.inf).max(-1).values.mean(0)
+        for query in rows[::2]
+    ]
+    return torch.stack(lines)

@@ -18,8 +18,8 @@ from peltier_training.notebook.adapter import Adapter
 from peltier_training.notebook.examples import Examples, plain_value, short_name, write_rows
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
+from peltier_training.service.examples import split_file
 from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
-from peltier_training.service.split import split_file
 from peltier_training.train import finish, learn
 
 

@@ -14,7 +14,7 @@ from peltier_training.config.run import LOWER_IS_BETTER
 from peltier_training.data.gold import entity_labels
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.similarity import Array
+from peltier_training.evaluate.metrics import Array
 
 _PERFECT = {"chrf": 100.0, "bleu": 100.0}  # every other score that rises has 1.0
 _MAX_NAMES = 5

@@ -14,8 +14,8 @@ from torch import Tensor
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores, measure
-from peltier_training.models.experts import Experts
 from peltier_training.models.model import TrainableAdapter
+from peltier_training.models.sources import Experts
 from peltier_training.models.stream import Stream
 
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper

@@ -10,9 +10,8 @@ from peltier_client.protocol import MAX_REPORT_BYTES
 
 from peltier_training.delivery import write_file
 from peltier_training.report import plots
-from peltier_training.report.answers import Confusion, LabelScores
+from peltier_training.report.answers import MAX_MISTAKES, Confusion, LabelScores
 from peltier_training.report.curves import Curves
-from peltier_training.report.mistakes import MAX_MISTAKES
 from peltier_training.report.report import Report
 
 _MAX_TABLE_LABELS = 20  # of a confusion matrix that is shown as a table

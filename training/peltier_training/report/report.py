@@ -12,12 +12,11 @@ from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.data.gold import entity_labels
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.report.answers import Confusion, LabelCounts, LabelScores, Residuals, Sample
+from peltier_training.report.answers import Confusion, LabelCounts, LabelScores, Mistake, Residuals, Sample
 from peltier_training.report.caveats import Evidence, Majority, find_caveats
 from peltier_training.report.cost import Cost, ParameterCounts
 from peltier_training.report.curves import Curves
 from peltier_training.report.merging import Merging
-from peltier_training.report.mistakes import Mistake
 
 
 class Resolved(Spec):

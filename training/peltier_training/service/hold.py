@@ -24,7 +24,7 @@ from peltier_store.registry import (
     StoredTraining,
 )
 
-from peltier_training.fit.log_text import describe, storable
+from peltier_training.data.findings import describe, storable
 from peltier_training.service.messages import ASKED, Checked, Evaluating, Message, Progressed, Saved
 
 logger = logging.getLogger(__name__)

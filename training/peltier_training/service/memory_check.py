@@ -4,6 +4,7 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
+from peltier_backbone.machine.memory import total_bytes
 
 from peltier_training.config.preparation import Prepared
 from peltier_training.config.run import Run
@@ -16,6 +17,12 @@ _COPIES_OF_A_WEIGHT = 4
 # What a loss of pairs keeps of their outputs: these, their weights or unit vectors, and gradients.
 _COPIES_OF_AN_OUTPUT = 6
 _PLACE_BYTES = 8
+_GIB = 2**30
+_LEAST_GIB = 4
+# Of a machine's memory, which its server and other workers use too.
+_SHARE = 4
+# Of a GPU's free memory: the rest is for the backbone, and for the adapter with its gradients and moments.
+_GPU_SHARE = 2
 
 
 def check_memory(prepared: Prepared) -> None:
@@ -60,3 +67,15 @@ def _batch_bytes(run: Run, config: BackboneConfig) -> int:
         case _:
             return 0
     return _COPIES_OF_AN_OUTPUT * _FLOAT_BYTES * values
+
+
+def pass_bytes(device: str) -> int:
+    """On a CPU the same on all machines of a kind, because the division of a step decides its last bits."""
+    import torch
+    from peltier_backbone.load import resolve_device
+
+    if resolve_device(device).type == "cpu":
+        return max(_LEAST_GIB, (total_bytes() or 0) // (_SHARE * _GIB)) * _GIB
+    # What torch keeps of former trainings of this process is free for this one.
+    kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return (torch.cuda.mem_get_info()[0] + kept) // _GPU_SHARE

@@ -20,7 +20,7 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import LABEL_TARGETS, EmbeddingOptions, TextOptions
 from peltier_training.data.data import LABEL_COLUMN, Data
 from peltier_training.errors import TrainingError, shown
-from peltier_training.service.pass_bytes import pass_bytes
+from peltier_training.service.memory_check import pass_bytes
 
 DEFAULT_SHARE = 0.2
 CHECKPOINTS = Path("run")

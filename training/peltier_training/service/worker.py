@@ -1,9 +1,13 @@
 """The worker: takes trainings from the registry, and has each done by a process of its own."""
 
 import asyncio
+import fcntl
 import logging
 import shutil
+import tempfile
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_store.registry import (
@@ -23,11 +27,46 @@ from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.hold import Hold, Place
 from peltier_training.service.messages import ARCHIVE, Delivered, Refused, Saved, TrainingJob
 from peltier_training.service.request import Machine
-from peltier_training.service.scratch import Scratch
 
 logger = logging.getLogger(__name__)
+_PREFIX = "peltier-worker-"
+_LOCK = "lock"
 # Processes of one training that may die without a new checkpoint.
 _MAX_DEATHS = 2
+
+
+class Scratch:
+    """A folder that only this user reads. It is removed when it is closed; if its process is killed, the next one that
+    opens a scratch on the machine removes it, because a lock of the process ends with it."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root or Path(tempfile.gettempdir())
+        self._remove_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))
+        self._lock = (self.path / _LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+    def create(self, name: str) -> Path:
+        """A new folder."""
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.path))
+
+    def _remove_abandoned(self) -> None:
+        for folder in self._root.glob(f"{_PREFIX}*"):
+            try:
+                with (folder / _LOCK).open("r+") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            except OSError:  # it is in use, or another user's
+                continue
 
 
 class TrainingWorker:

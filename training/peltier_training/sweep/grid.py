@@ -16,9 +16,8 @@ from peltier_backbone.checkpoint.checkpoint import CHECKPOINT_PATTERNS, find_che
 from peltier_backbone.checkpoint.config import load_config
 
 from peltier_training.baselines.method_check import check_baseline, check_pooler
-from peltier_training.config.preparation import Prepared, fill_in, resolve
+from peltier_training.config.preparation import Prepared, check_settings, fill_in, resolve
 from peltier_training.config.run import Hyperparameters, Run
-from peltier_training.config.training_settings import check_settings
 from peltier_training.data.data import Data, LabelledData, read_labelled, skipped_lines
 from peltier_training.data.examples import are_scored
 from peltier_training.data.labels import Labels

@@ -14,9 +14,8 @@ import torch
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES
 
 from peltier_training.config.run import Run
-from peltier_training.data.data import Data, read_file
+from peltier_training.data.data import Data, read_file, write_examples
 from peltier_training.data.examples import Example, are_scored
-from peltier_training.data.writing import write_examples
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import write_output_to
 from peltier_training.report.report import Report
