@@ -29,6 +29,7 @@ from transformers import (
 )
 from transformers import T5Config as HfConfig
 
+from tests.support.decoder import arrange
 from tests.support.small_tokenizers import unigram
 
 Tensors = dict[str, Tensor]
@@ -191,7 +192,7 @@ def test_tokens_added_among_the_last_rows_are_those_of_transformers(with_tokens:
     packed = backbone.pack([row])
     cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
     ((slot,),) = cache.join(backbone.t5.project_kv(packed, backbone.encode(packed)))
-    step = backbone.arrange([slot], cache)
+    step = arrange(backbone, [slot], cache)
     found = torch.cat([backbone.t5.logits(step(torch.tensor([token]))) for token in targets])
     logits = model(input_ids=torch.tensor([row.ids]), decoder_input_ids=torch.tensor([targets])).logits[0]
     assert found.shape == (5, 32103)
