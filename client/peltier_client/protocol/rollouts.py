@@ -74,8 +74,11 @@ class Rollout(ResponseModel):
 
 
 class GuardedAliasRequest(AliasRequest):
-    """A version or versions for an alias, or a `candidate` that the server compares with the version that the alias
-    means, and then promotes or rolls back, as its `guard` says."""
+    """One version for an alias, or several with the share of requests that each gets; or a `candidate` that the server
+    compares with the version that the alias means, and then promotes or rolls back, as its `guard` says.
+
+    The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
+    """
 
     candidate: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
     guard: RolloutGuard | None = None

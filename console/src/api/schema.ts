@@ -45,27 +45,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/feedback": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Give Feedback
-         * @description Tell the right answer to a row of a request that an alias with a guarded change has answered. Any replica takes
-         *     it, once for each row.
-         */
-        post: operations["give_feedback"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/completions": {
         parameters: {
             query?: never;
@@ -1088,26 +1067,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/adapters/{name}/aliases/{alias}/stop": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Stop Rollout
-         * @description End the guarded change of an alias; the version that the alias meant before answers every request.
-         */
-        post: operations["stop_rollout"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/adapters/{name}/pin": {
         parameters: {
             query?: never;
@@ -1565,6 +1524,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/adapters/{name}/aliases/{alias}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop Rollout
+         * @description End the guarded change of an alias; the version that the alias meant before answers every request.
+         */
+        post: operations["stop_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give Feedback
+         * @description Tell the right answer to a row of a request that an alias with a guarded change has answered. Any replica takes
+         *     it, once for each row.
+         */
+        post: operations["give_feedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/compare": {
         parameters: {
             query?: never;
@@ -1732,8 +1732,7 @@ export interface components {
         };
         /**
          * Alias
-         * @description An alias: the share of requests that each version gets, and who set it when. `rollout` is its newest guarded
-         *     change.
+         * @description An alias: the share of requests that each version gets, and who set it when.
          */
         Alias: {
             /** Alias */
@@ -1749,7 +1748,6 @@ export interface components {
             created_at: string;
             /** Created By */
             created_by: string;
-            rollout?: components["schemas"]["Rollout"] | null;
         };
         /**
          * AliasChange
@@ -1783,24 +1781,6 @@ export interface components {
         AliasList: {
             /** Aliases */
             aliases: components["schemas"]["Alias"][];
-        };
-        /**
-         * AliasRequest
-         * @description One version for an alias, or several with the share of requests that each gets; or a `candidate` that the server
-         *     compares with the version that the alias means, and then promotes or rolls back, as its `guard` says.
-         *
-         *     The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
-         */
-        AliasRequest: {
-            /** Version */
-            version?: number | null;
-            /** Versions */
-            versions?: {
-                [key: string]: number;
-            } | null;
-            /** Candidate */
-            candidate?: number | null;
-            guard?: components["schemas"]["RolloutGuard"] | null;
         };
         /**
          * AnsweredEntity
@@ -2876,6 +2856,44 @@ export interface components {
             text_columns?: string[] | null;
             /** Label Column */
             label_column?: string | null;
+        };
+        /**
+         * GuardedAlias
+         * @description An alias, and its newest guarded change.
+         */
+        GuardedAlias: {
+            /** Alias */
+            alias: string;
+            /** Versions */
+            versions: {
+                [key: string]: number;
+            };
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            rollout?: components["schemas"]["Rollout"] | null;
+        };
+        /**
+         * GuardedAliasRequest
+         * @description One version for an alias, or several with the share of requests that each gets; or a `candidate` that the server
+         *     compares with the version that the alias means, and then promotes or rolls back, as its `guard` says.
+         *
+         *     The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
+         */
+        GuardedAliasRequest: {
+            /** Version */
+            version?: number | null;
+            /** Versions */
+            versions?: {
+                [key: string]: number;
+            } | null;
+            /** Candidate */
+            candidate?: number | null;
+            guard?: components["schemas"]["RolloutGuard"] | null;
         };
         /**
          * HealthResponse
@@ -5313,120 +5331,6 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `queue_full`: A queue or a pool of connections, bodies or answers is full. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    give_feedback: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["FeedbackRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Feedback"];
-                };
-            };
-            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `answer_not_found`: No answer to the tenant is recorded for this request and row. · `adapter_not_found`: No adapter has this name. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_slow`: The request body stalled or came too slowly. */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `conflict`: The name or version is taken by something else. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_large`: The body is larger than the server accepts. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `quota_exceeded`: The tenant has used up a quota. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -11192,7 +11096,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Alias"];
+                    "application/json": components["schemas"]["GuardedAlias"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
@@ -11290,7 +11194,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["AliasRequest"];
+                "application/json": components["schemas"]["GuardedAliasRequest"];
             };
         };
         responses: {
@@ -11300,7 +11204,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Alias"];
+                    "application/json": components["schemas"]["GuardedAlias"];
                 };
             };
             /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
@@ -11498,119 +11402,6 @@ export interface operations {
         };
     };
     rollback_alias: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                name: string;
-                alias: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Alias"];
-                };
-            };
-            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_slow`: The request body stalled or came too slowly. */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `conflict`: The name or version is taken by something else. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `too_large`: The body is larger than the server accepts. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `quota_exceeded`: The tenant has used up a quota. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    stop_rollout: {
         parameters: {
             query?: never;
             header?: never;
@@ -14552,6 +14343,233 @@ export interface operations {
                 };
             };
             /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    stop_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardedAlias"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `adapter_not_found`: No adapter has this name. · `version_not_found`: The adapter exists, but has no such version or alias. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    give_feedback: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FeedbackRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Feedback"];
+                };
+            };
+            /** @description `bad_request`: The request cannot be read: broken JSON, a missing part, a wrong encoding. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `unauthorized`: The API key or token is missing, wrong, expired or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `forbidden`: The API key or token is valid but lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `answer_not_found`: No answer to the tenant is recorded for this request and row. · `adapter_not_found`: No adapter has this name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_slow`: The request body stalled or came too slowly. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `conflict`: The name or version is taken by something else. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `too_large`: The body is larger than the server accepts. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `invalid_input`: The request breaks a rule; `details` names every broken rule. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `quota_exceeded`: The tenant has used up a quota. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description `not_ready`: The server is loading, or failed to start. · `draining`: The server is stopping and accepts no new requests. · `unavailable`: The server cannot accept the request now; retry later. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -11,7 +11,7 @@ import pytest_asyncio
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published, sync
-from peltier_store.registry import Position, RegistryError
+from peltier_store.registry import Position, RegistryError, RegistrySnapshot
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, make_client, read_again, until
 from tests.support.fault_proxy import FaultProxy
@@ -58,6 +58,26 @@ async def soon(running: Running, task: str, status: int = 200, version: int | No
             if (answer.status_code, seen) == (status, version):
                 return
             await asyncio.sleep(0.02)
+
+
+async def test_another_reader_gets_the_same_changes_until_it_has_read_them(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """And the first ones at once, also if nothing has changed."""
+    sync, seen, failures = running.service.store.sync, list[list[str]](), list[RegistryError]()
+
+    async def read(snapshot: RegistrySnapshot) -> None:
+        seen.append([one.name for one in snapshot.adapters])
+        if failures:
+            raise failures.pop()
+
+    sync.read_also(read)
+    await sync.catch_up()
+    assert seen == [[]]
+    failures.append(RegistryError("it does not answer"))
+    assert (await running.upload(make_artifact(bert, "bitfit", name="read-twice"))).status_code == 201
+    await sync.catch_up()
+    assert seen[1:] == [["read-twice"]] * 2
 
 
 async def test_what_one_replica_writes_the_other_serves_soon(

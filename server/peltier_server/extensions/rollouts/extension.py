@@ -29,8 +29,8 @@ async def _tell_running(service: Service) -> None:
     running = await service.store.registry.rollouts.running()
     if running:
         logger.warning(
-            "%d guarded changes are in progress, such as that of %s:%s@%s; without rollouts they keep their shares, "
-            "and this server decides none",
+            "guarded changes in progress: %d, such as that of %s:%s@%s; without rollouts they keep their shares, and "
+            "this server decides none",
             len(running), running[0].tenant, running[0].name, running[0].alias,
         )  # fmt: skip
 
