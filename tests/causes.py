@@ -61,7 +61,8 @@ CAUSES = (
     ),
     Cause(
         "readers of foreign bytes",
-        (f"{_ADAPTERS}/artifact/*", f"{_ADAPTERS}/importers/*", f"{_SERVER}/http/*", f"{_SERVER}/protocols/*"),
+        (f"{_ADAPTERS}/artifact/*", f"{_ADAPTERS}/importers/*", f"{_SERVER}/http/*", f"{_SERVER}/protocols/*",
+         f"{_SERVER}/extensions/*"),
         tests=("tests/fuzz/test_fuzz_artifact.py", "tests/fuzz/test_fuzzers.py"),
     ),
     Cause(
@@ -93,7 +94,8 @@ CAUSES = (
     ),
     Cause(
         "names that documents show",
-        (f"{_SERVER}/*settings*.py", f"{_SERVER}/routes/*", f"{_SERVER}/protocols/*", f"{_SERVER}/metrics/*",
+        (f"{_SERVER}/*settings*.py", f"{_SERVER}/routes/*", f"{_SERVER}/protocols/*", f"{_SERVER}/extensions/*",
+         f"{_SERVER}/metrics/*",
          "*/errors.py", "*command*", "client/peltier_client/*",
          f"{_ADAPTERS}/presets/*", f"{_ADAPTERS}/parts/*", f"{_ADAPTERS}/spec/*"),
         also=("tests/test_methods.py", "tests/test_reference.py"),
@@ -131,7 +133,7 @@ CAUSES = (
         targets=("check-floors", "check-client"),
     ),
     Cause("benchmarks", ("benchmarks/*",), also=("tests/test_benchmarks.py",)),
-    Cause("replicas by Ray", (f"{_SERVER}/cluster/*",), tests=("tests/server/cluster",)),
+    Cause("replicas by Ray", (f"{_SERVER}/extensions/ray/*",), tests=("tests/server/extensions/ray",)),
     Cause(
         "processes of training",
         ("training/peltier_training/service/*", "training/peltier_training/sweep/*"),

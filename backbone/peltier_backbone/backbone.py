@@ -1,10 +1,9 @@
 """A loaded backbone: the frozen model with its tokenizer and identity."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,19 +13,16 @@ from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
-from peltier_backbone.decoding.cache import Cache, EncoderKV
-from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.lay_out import lay_out
 from peltier_backbone.linear.linear import Linear, choose_linear
 from peltier_backbone.model import Model
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import modernbert_weights
 from peltier_backbone.native.choice import choose_kernels, serving_library
-from peltier_backbone.native.library import Library
-from peltier_backbone.native.rows import NO_OPS, StackRows
+from peltier_backbone.native.rows import NO_OPS
 from peltier_backbone.native.stack import Stacks
 from peltier_backbone.substitute import build_substitute
-from peltier_backbone.t5.native_rows import StepRows, place_encoder, place_targets
+from peltier_backbone.t5.native_rows import place_encoder
 from peltier_backbone.t5.t5 import T5
 from peltier_backbone.t5.weights import t5_weights
 from peltier_backbone.text.packing import Encoded, Packed, pack
@@ -111,72 +107,25 @@ class Backbone:
 
     def encode(self, packed: Packed) -> Tensor:
         """The states of rows without adapters after the encoder's last layer, [tokens, hidden]."""
-        model, lengths, served = self.model, packed.lengths, self._served
+        model, library = self.model, serving_library(self.device, self.dtype)
+        if library is None or self.stacks is None or self.stacks.encoder.packed_by is not library:
+            return model.encode(packed) if isinstance(model, T5) else model(packed)
+        stack = self.stacks.encoder
         if isinstance(model, T5):
-            if served is None:
-                return model.encode(packed)
-            return served.encode(model.embedding(packed.ids), place_encoder(lengths, model.encoder.bias))
-        if served is None:
-            return model(packed)
+            places = place_encoder(packed.lengths, model.encoder.bias)
+            return library.run_stack(stack, model.embedding(packed.ids), places, NO_OPS)
         rows, x = model.place(packed), model.embed(packed, NO_ADAPTATION)
         if model.convolution is None:
-            return served.encode(x, rows)
-        layers = range(self.config.num_layers)
-        return model.convolution.run_around(lambda states, own: served.encode(states, rows, own), x, packed, layers)
+            return library.run_stack(stack, x, rows, NO_OPS)
 
-    def decode(self, targets: Targets, memory: EncoderKV) -> Tensor:
-        """The states of T5's decoder without adapters, [nodes, hidden]; row r reads memory row r."""
-        model, served = self.t5, self._served
-        if served is None:
-            return model.decode(targets, memory)
-        rows = place_targets(targets, memory, model.decoder.bias, model.config.num_heads, by_token=False)
-        return served.decode(model.embedding(targets.ids), rows)
+        def run(states: Tensor, own: range) -> Tensor:
+            return library.run_stack(stack.part(own.start, own.stop), states, rows, NO_OPS)
 
-    def arrange(self, slots: Sequence[int], cache: Cache) -> Callable[[Tensor], Tensor]:
-        """The next steps of rows without adapters, one for each of the distinct `slots`, until rows join or leave the
-        cache: from one more token of each row, [rows], to its states [rows, hidden]. Each slot grows by its token."""
-        model, served = self.t5, self._served
-        if served is None:
-            view = model.arrange(slots, cache)
-            return lambda ids: model.step(ids, view)
-        rows = StepRows(slots, cache, model.decoder.bias)
-
-        def step(ids: Tensor) -> Tensor:
-            hidden = served.decode(model.embedding(ids), rows.begin())
-            rows.end()
-            return hidden
-
-        return step
-
-    @property
-    def _served(self) -> "_Served | None":
-        """The layers, if the kernels that have packed their maps serve; else None."""
-        library = serving_library(self.device, self.dtype)
-        if library is None or self.stacks is None or self.stacks.encoder.packed_by is not library:
-            return None
-        return _Served(library, self.stacks)
+        return model.convolution.run_around(run, x, packed, range(self.config.num_layers))
 
     def weights_digest(self) -> str:
         """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
         return fingerprint(self.config, dict(_weights(self.model)))
-
-
-class _Served(NamedTuple):
-    """The layers of a model without adapters by the native kernels."""
-
-    library: Library
-    stacks: Stacks
-
-    def encode(self, x: Tensor, rows: StackRows, layers: range | None = None) -> Tensor:
-        """The states after consecutive layers of the encoder, by default all, of the states x before them, both
-        [tokens, hidden]."""
-        stack = self.stacks.encoder if layers is None else self.stacks.encoder.part(layers.start, layers.stop)
-        return self.library.run_stack(stack, x, rows, NO_OPS)
-
-    def decode(self, x: Tensor, rows: StackRows) -> Tensor:
-        """The same of the decoder's."""
-        assert self.stacks.decoder is not None, "a T5 has one"
-        return self.library.run_stack(self.stacks.decoder, x, rows, NO_OPS)
 
 
 def _weights(model: Model) -> Iterator[tuple[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 import re
 
+from peltier_server.app import EXTENSIONS
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.metrics.series import Histogram
 from prometheus_client.metrics import MetricWrapperBase
@@ -28,10 +29,11 @@ _LABELS_OF_THE_PROCESS = {
 def metrics_page() -> str:
     """The page, in the order of the exposition."""
     metrics = Metrics()
+    groups = [metrics.group(one.metrics) for one in EXTENSIONS if one.metrics is not None]
     page = metrics.exposition("")[0].decode()
     helps = dict(re.findall(r"^# HELP (\w+) (.*)$", page, flags=re.MULTILINE))
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", page, flags=re.MULTILINE))
-    labels = {**_LABELS_OF_THE_PROCESS, **_labels(metrics, metrics.versions)}
+    labels = {**_LABELS_OF_THE_PROCESS, **_labels(metrics, metrics.versions, *groups)}
     rows = [
         (f"`{name}`", kind, labels.get(name.removesuffix("_total"), labels.get(name, "")), helps[name])
         for name, kind in kinds.items()

@@ -13,14 +13,16 @@ from starlette.routing import BaseRoute, Route
 from peltier_server.auth.authenticator import create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
-from peltier_server.batches.runner import BatchRunner
 from peltier_server.extension import Extension, Started, Tracing, choose_extensions
+from peltier_server.extensions.batches.extension import BATCHES
 from peltier_server.extensions.console.extension import CONSOLE
+from peltier_server.extensions.files.extension import FILES
 from peltier_server.extensions.grpc.extension import GRPC
 from peltier_server.extensions.oidc.extension import OIDC
 from peltier_server.extensions.picker.extension import PICKER
 from peltier_server.extensions.rollouts.extension import ROLLOUTS
 from peltier_server.extensions.tracing.extension import TRACING
+from peltier_server.extensions.trainings.extension import TRAININGS
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.http.application import Application, AppState, MetricsPages
 from peltier_server.http.lifecycle import Lifecycle
@@ -31,7 +33,6 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols import classify, embed, pooling, rerank
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
-from peltier_server.protocols.openai import batches, fine_tuning
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -40,28 +41,23 @@ from peltier_server.routes import (
     adapters,
     administration,
     aliases,
-    files,
     operations,
     pages,
     pins,
     predict,
     sagemaker,
-    trainings,
 )
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings, SettingsError
-from peltier_server.trainings.worker_process import require_training
 
 T = TypeVar("T")
 
-EXTENSIONS = (OIDC, TRACING, ROLLOUTS, GRPC, PICKER, CONSOLE)
+EXTENSIONS = (OIDC, TRACING, FILES, TRAININGS, ROLLOUTS, BATCHES, GRPC, PICKER, CONSOLE)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
     openai.router,
-    fine_tuning.router,
-    batches.router,
     rerank.router,
     embed.router,
     classify.router,
@@ -78,9 +74,6 @@ _ROUTERS = (
     aliases.changes,
     pins.changes,
     administration.audit,
-    files.router,
-    files.uploads,
-    trainings.router,
     administration.tenants,
     administration.keys,
     operations.router,
@@ -111,6 +104,9 @@ def create_app(
     preparation = Preparation(settings.limits, enforcer)
     upload_turns = UploadTurns(settings.limits.max_artifact_bytes, settings.limits.stall_seconds)
     tracing = _only(one.create_tracing() for one in extensions)
+    for extension in extensions:
+        if extension.metrics is not None:
+            metrics.group(extension.metrics)
     metrics.follow_readiness(lambda: lifecycle.problem is None)
     state = AppState(
         lifecycle,
@@ -119,7 +115,7 @@ def create_app(
         enforcer,
         upload_turns,
         preparation,
-        (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS),
+        (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS, *(shape for one in extensions for shape in one.error_shapes)),
         metrics_pages,
         page=_only(one.page for one in extensions),
         num_files=sum(one.count_files(settings) for one in extensions),
@@ -137,10 +133,9 @@ def create_app(
         # The framework would send callers of a path with a slash at its end to the host that they name themselves.
         redirect_slashes=False,
     )
-    if settings.training.worker:
-        require_training()
     app.router.lifespan_context = partial(_run, settings, extensions, tracing)
-    app.add_middleware(RequestMiddleware, state=state, settings=settings, tracer=tracing and tracing.tracer)
+    tracer = None if tracing is None else tracing.tracer
+    app.add_middleware(RequestMiddleware, state=state, settings=settings, tracer=tracer)
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
 
@@ -187,10 +182,9 @@ async def _run(
         await part.close()
     loaded = (await asyncio.gather(loading, return_exceptions=True))[0]
     if isinstance(loaded, tuple):
-        service, parts, batch_runner = loaded
+        service, parts = loaded
         for part in reversed(parts):
             await part.close()
-        await batch_runner.close()
         await service.close()
     state.preparation.close()
     await state.enforcer.rates.close()
@@ -200,7 +194,7 @@ async def _run(
 
 async def _load(
     app: FastAPI, settings: CoreSettings, extensions: Sequence[Extension]
-) -> tuple[Service, list[Started], BatchRunner] | None:
+) -> tuple[Service, list[Started]] | None:
     state: AppState = app.state  # type: ignore[assignment]
     try:
         secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
@@ -214,6 +208,4 @@ async def _load(
         return None
     state.lifecycle.start(service)
     service.watchdog.start(state.lifecycle.fail)
-    batch_runner = BatchRunner(app, service.store, settings.batches, state.metrics)
-    batch_runner.start()
-    return service, parts, batch_runner
+    return service, parts

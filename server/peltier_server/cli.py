@@ -42,7 +42,7 @@ def serve(**flags: Any) -> None:
 def _serve_on_ray(settings: Settings) -> None:
     set_variables()
     try:
-        from peltier_server.cluster.run import run
+        from peltier_server.extensions.ray.run import run
     except ModuleNotFoundError as error:
         raise SettingsError(f'ray needs {error.name}: pip install "peltier[ray]"') from None
     run(settings)

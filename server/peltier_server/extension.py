@@ -11,6 +11,8 @@ from fastapi import APIRouter, FastAPI
 from opentelemetry.trace import Tracer
 
 from peltier_server.auth.authenticator import TokenReader
+from peltier_server.errors import ErrorShape
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings, SettingsError
 
@@ -51,6 +53,9 @@ class Extension:
     name: str
     # A route takes the place of the core's route with its path and methods.
     routers: tuple[APIRouter, ...] = ()
+    error_shapes: tuple[ErrorShape, ...] = ()
+    # A class that declares metrics, see `Metrics.group`.
+    metrics: Callable[[Metrics], object] | None = None
     # The path of a page for browsers, to which the front page leads. It and the files below it need no caller.
     page: str | None = None
     check: Callable[[CoreSettings], None] = lambda _: None

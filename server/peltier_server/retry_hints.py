@@ -6,7 +6,3 @@ SOON = 1.0
 STORE_GONE = 10.0
 # Somebody has to delete something.
 STORE_FULL = 60.0
-# A batch of the tenant has to end.
-BATCH_ENDED = 60.0
-# A training of the tenant has to end, or a minute of its day to pass.
-TRAINING_ENDED = 60.0

@@ -40,10 +40,6 @@ from peltier_server.residency.slots import Slots
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import CoreSettings
-from peltier_server.trainings.event_feed import EventFeed
-from peltier_server.trainings.intake import TrainingIntake
-from peltier_server.trainings.publication import TrainingPublisher
-from peltier_server.trainings.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -111,10 +107,6 @@ class Service:
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.sync, store.blobs)
         self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
-        self.training_intake = TrainingIntake(store, backbone.config, preparation, settings.training)
-        self.event_feed = EventFeed(store.registry, lambda: store.sync.position)
-        self._worker_process = WorkerProcess.of(settings)
-        self._training_publisher = TrainingPublisher(store, self.publisher, metrics)
 
     def _limits(self, preparation: Preparation) -> Limits:
         """The limits of each request."""
@@ -170,9 +162,6 @@ class Service:
                     settings.store.publish, registry, service.publisher, settings.limits.max_artifact_bytes
                 )
             service._start_memory()
-            service._training_publisher.start()
-            if service._worker_process is not None:
-                service._worker_process.start()
             opened.pop_all()
         return service
 
@@ -199,9 +188,6 @@ class Service:
         self.warm_list.start(names, len(self.catalog.pinned()))
 
     async def _stop(self) -> None:
-        if self._worker_process is not None:
-            await self._worker_process.close()
-        await self._training_publisher.close()
         await self.warm_list.close()
         await self.pins.close()
         await self.watchdog.close()

@@ -270,56 +270,6 @@ class MemorySettings(SettingsGroup):
         return self
 
 
-class TrainingSettings(SettingsGroup):
-    """The files of examples that the server accepts, and the workers beside it."""
-
-    worker: bool = setting(
-        False,
-        "Run one training worker beside the server, at the lowest priority; with ray up to max_workers on the cluster.",
-    )
-    max_file_bytes: Count = setting(64 * MIB, "Maximum bytes of a file of examples.")
-    max_file_rows: Count = setting(1_000_000, "Maximum rows of a file of examples.")
-
-
-class BatchSettings(SettingsGroup):
-    """The batches of requests in files that the server accepts."""
-
-    max_batch_lines: Count = setting(50_000, "Maximum requests of a batch.")
-    max_batch_result_bytes: Count = setting(
-        256 * MIB, "Bytes of a batch's results after which its other requests fail."
-    )
-
-
-class ClusterSettings(SettingsGroup):
-    """Replicas on Ray Serve, and training workers as tasks of Ray."""
-
-    ray: bool = setting(
-        False, "Serve with replicas on Ray Serve: on the cluster at RAY_ADDRESS, or else on this machine."
-    )
-    min_replicas: Count = setting(1, "With ray: the least number of replicas.")
-    max_replicas: Count = setting(1, "With ray: the most replicas.")
-    max_workers: Count = setting(
-        1, "With ray and worker: the most training workers at a time, each a task of Ray, at most 64.", le=64
-    )
-    target_queued_tokens: Count = setting(
-        8192, "With ray: replicas are added until each has at most this many tokens in its queue on average."
-    )
-    upscale_seconds: float = setting(
-        30.0, "With ray: how long the queue must need more replicas before they are started.", ge=0, le=3600
-    )
-    downscale_seconds: float = setting(
-        600.0, "With ray: how long the queue must need fewer replicas before they are stopped.", ge=0, le=86_400
-    )
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
-        if self.max_replicas < self.min_replicas:
-            raise ValueError(
-                f"max_replicas is {self.max_replicas}: it must be at least min_replicas, {self.min_replicas}"
-            )
-        return self
-
-
 class ExtensionSettings(SettingsGroup):
     """What the server leaves out."""
 
@@ -352,9 +302,6 @@ class CoreSettings(SettingsGroup):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     queue: QueueSettings = Field(default_factory=QueueSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
-    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
-    training: TrainingSettings = Field(default_factory=TrainingSettings)
-    batches: BatchSettings = Field(default_factory=BatchSettings)
     extensions: ExtensionSettings = Field(default_factory=ExtensionSettings)
 
     def group(self, kind: type[Group]) -> Group:

@@ -11,18 +11,20 @@ import pytest
 import torch
 from peltier_backbone import load
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
+from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import load_backbone, resolve_device
 from peltier_backbone.native.choice import kernels_in_use
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import (
     BertConfig,
     BertForPreTraining,
     BertForSequenceClassification,
+    BertModel,
+    PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
+    T5ForConditionalGeneration,
 )
 
 from tests.support.levels import LEVELS
@@ -31,6 +33,17 @@ Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]
 _QUESTIONS = Path(__file__).parents[2] / "examples/data/banking77/validation.jsonl.gz"
 QUERY = "encoder.layer.1.attention.self.query.weight"
+ALIASES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+CROSS_BIAS = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+WO = "encoder.block.1.layer.1.DenseReluDense.wo.weight"
+
+
+def _without(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key: tensor for key, tensor in tensors.items() if key != name}
+
+
+def _with(name: str, *shape: int) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: tensors | {name: torch.ones(shape)}
 
 
 def _renamed(change: Callable[[str], str]) -> Callable[[Tensors], Tensors]:
@@ -45,32 +58,43 @@ def _same(one: Backbone, other: Backbone) -> bool:
     return (one.fingerprint, one.weights_digest()) == (other.fingerprint, other.weights_digest())
 
 
+def _aliased(tensors: Tensors) -> Tensors:
+    return tensors | {alias: tensors["shared.weight"].clone() for alias in ALIASES}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("family", "change"),
     [
-        _renamed(lambda name: f"bert.{name}"),
-        _renamed(_old_names),
-        lambda tensors: tensors | {"embeddings.position_ids": torch.arange(96)[None]},
-        lambda tensors: {f"bert.{k}": v for k, v in tensors.items()} | {"cls.predictions.bias": torch.ones(5)},
+        ("bert", _renamed(lambda name: f"bert.{name}")),
+        ("bert", _renamed(_old_names)),
+        ("bert", lambda tensors: tensors | {"embeddings.position_ids": torch.arange(96)[None]}),
+        ("bert", lambda tensors: _renamed("bert.{}".format)(tensors) | {"cls.predictions.bias": torch.ones(5)}),
+        ("t5", _aliased),
+        ("t5", lambda tensors: _without("shared.weight")(_aliased(tensors))),
+        ("t5", lambda tensors: tensors | {CROSS_BIAS: torch.ones(32, 4)}),
     ],
-    ids=["prefixed", "gamma-beta", "position-ids", "pretraining-head"],
-)
-def test_the_same_encoder_under_other_names(change: Callable[[Tensors], Tensors], bert: Backbone, edited: Edited):
-    """How a checkpoint spells its tensors changes neither the weights nor the fingerprint."""
-    assert _same(load_backbone(str(edited(change))), bert)
+    ids=[
+        "prefixed", "gamma-beta", "position-ids", "pretraining-head", "aliases", "no-shared", "unread-table",
+    ],
+)  # fmt: skip
+def test_the_same_model_under_other_names(
+    family: str, change: Callable[[Tensors], Tensors], request: pytest.FixtureRequest, edited: Edited
+):
+    """How a checkpoint spells its tensors, and copies of them, change neither the weights nor the fingerprint."""
+    directory = edited(change, request.getfixturevalue(f"{family}_directory"))
+    assert _same(load_backbone(str(directory)), request.getfixturevalue(family))
 
 
-def test_a_sharded_checkpoint_is_the_same_backbone(bert: Backbone, bert_directory: Path, tmp_path: Path):
-    """Sharding does not change the fingerprint."""
-    directory = tmp_path / "sharded"
-    shutil.copytree(bert_directory, directory)
-    tensors = read_tensors(bert_directory)
-    (directory / "model.safetensors").unlink()
-    places = {name: f"model-{index % 2}.safetensors" for index, name in enumerate(tensors)}
-    for file in set(places.values()):
-        save_file({name: t.contiguous() for name, t in tensors.items() if places[name] == file}, directory / file)
-    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    assert _same(load_backbone(str(directory)), bert)
+@pytest.mark.parametrize(("family", "model"), [("bert", BertModel), ("t5", T5ForConditionalGeneration)])
+def test_a_sharded_checkpoint_is_the_same_backbone(
+    family: str, model: type[PreTrainedModel], request: pytest.FixtureRequest, tmp_path: Path
+):
+    """As transformers shards large models."""
+    directory = request.getfixturevalue(f"{family}_directory")
+    model.from_pretrained(directory).save_pretrained(tmp_path, max_shard_size="50KB")
+    shutil.copy(directory / "tokenizer.json", tmp_path)
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    assert _same(load_backbone(str(tmp_path)), request.getfixturevalue(family))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
@@ -106,25 +130,40 @@ def test_a_changed_tensor_changes_the_fingerprint(bert: Backbone, edited: Edited
     assert load_backbone(str(edited(flip))).fingerprint != bert.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda tensors: {k: v for k, v in tensors.items() if k != QUERY}, f"tensor '{QUERY}' is missing"),
-        (
-            lambda tensors: {k: v for k, v in tensors.items() if k != "pooler.dense.bias"},
-            "'pooler.dense.bias' is missing",
-        ),
-        (lambda tensors: tensors | {"encoder.layer.3.output.dense.bias": torch.ones(48)}, "1 tensors have no place"),
-        (lambda tensors: tensors | {"pooler.dense.extra": torch.ones(48)}, "such as 'pooler.dense.extra'"),
-        (lambda tensors: tensors | {QUERY: torch.ones(48, 47)}, "has shape (48, 47), the configuration says (48, 48)"),
-        (lambda tensors: tensors | {f"bert.{QUERY}": torch.ones(48, 48)}, "is there twice"),
+_REFUSED = {
+    "bert": [
+        (_without(QUERY), f"tensor '{QUERY}' is missing"),
+        (_without("pooler.dense.bias"), "'pooler.dense.bias' is missing"),
+        (_with("encoder.layer.3.output.dense.bias", 48), "1 tensors have no place"),
+        (_with("pooler.dense.extra", 48), "such as 'pooler.dense.extra'"),
+        (_with(QUERY, 48, 47), "has shape (48, 47), the configuration says (48, 48)"),
+        (_with(f"bert.{QUERY}", 48, 48), "is there twice"),
     ],
-    ids=["missing", "half-pooler", "extra-layer", "extra", "shape", "twice"],
+    "t5": [
+        (_without(WO), f"tensor '{WO}' is missing"),
+        (_without("shared.weight"), "tensor 'shared.weight' is missing"),
+        (_without("decoder.final_layer_norm.weight"), "'decoder.final_layer_norm.weight' is missing"),
+        (_with(WO, 48, 87), "has shape (48, 87), the configuration says (48, 88)"),
+        (_with("classification_head.bias", 2), "such as 'classification_head.bias'"),
+        (_with(WO.replace("wo", "wi_0"), 88, 48), "1 tensors have no place in a t5"),
+        (
+            lambda tensors: tensors | {"lm_head.weight": tensors["shared.weight"] + 1},
+            "tensor 'lm_head.weight' differs from 'shared.weight'",
+        ),
+    ],
+    "t5_gated": [(_without("lm_head.weight"), "tensor 'lm_head.weight' is missing")],  # nothing stands in for it
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "words"), [(family, *case) for family, cases in _REFUSED.items() for case in cases]
 )
-def test_every_tensor_is_consumed_or_refused(change: Callable[[Tensors], Tensors], words: str, edited: Edited):
+def test_every_tensor_is_consumed_or_refused(
+    family: str, change: Callable[[Tensors], Tensors], words: str, request: pytest.FixtureRequest, edited: Edited
+):
     """A checkpoint that does not fit its configuration is refused by the tensor's name."""
     with pytest.raises(BackboneError) as caught:
-        load_backbone(str(edited(change)))
+        load_backbone(str(edited(change, request.getfixturevalue(f"{family}_directory"))))
     assert words in str(caught.value)
 
 
@@ -166,11 +205,12 @@ def test_a_missing_gpu_is_refused(bert_directory: Path):
     assert resolve_device("auto").type == "cpu"
 
 
-def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_bfloat16_keeps_the_identity(family: str, request: pytest.FixtureRequest):
     """The fingerprint is that of the checkpoint for any compute dtype; the weights in memory differ."""
-    half = load_backbone(str(bert_directory), dtype="bfloat16")
-    assert half.fingerprint == bert.fingerprint
-    assert half.weights_digest() != bert.weights_digest()
+    own, half = request.getfixturevalue(family), load_backbone(request.getfixturevalue(family).name, dtype="bfloat16")
+    assert half.fingerprint == own.fingerprint
+    assert half.weights_digest() != own.weights_digest()
 
 
 def test_int8_keeps_the_identity(bert: Backbone, bert_directory: Path):

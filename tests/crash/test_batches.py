@@ -15,7 +15,7 @@ from peltier_store.registry import Quotas, Registry
 from tests.support.server_process import Server
 
 # A part with all that a small quota lets through is stored after a second in place of ten.
-_SHORT_TURNS = "from peltier_server.batches import runner; runner._PART_SECONDS = 1.0"
+_SHORT_TURNS = "from peltier_server.extensions.batches import runner; runner._PART_SECONDS = 1.0"
 
 
 @pytest.mark.parametrize(

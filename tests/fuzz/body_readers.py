@@ -20,13 +20,13 @@ from peltier_client.protocol import (
     TenantRequest,
     TrainingRequest,
 )
+from peltier_server.extensions.trainings.fine_tuning_messages import FineTuningRequest
 from peltier_server.http.bodies import BodyModel, read_json, unique
 from peltier_server.protocols.classify import ClassifyRequest, TextClassifyRequest
 from peltier_server.protocols.embed import SimilarityRequest, SparseRequest, TextEmbedRequest
 from peltier_server.protocols.oip.inputs import TEXTS, read_inputs, read_parameters
 from peltier_server.protocols.oip.messages import InferRequest, LoadRequest, RepositoryIndexRequest, UnloadRequest
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest
-from peltier_server.protocols.openai.fine_tuning_messages import FineTuningRequest
 from peltier_server.protocols.openai.messages import CompletionRequest
 from peltier_server.protocols.pooling import PoolingRequest
 from peltier_server.protocols.rerank import TextRerankRequest

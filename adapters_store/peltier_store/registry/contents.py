@@ -10,7 +10,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
-from peltier_store.registry.lookup import marked_columns
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import (
     IS_BLOB,
@@ -41,7 +40,8 @@ class DumpedRow:
     @property
     def digests(self) -> set[str]:
         """The blobs that it needs."""
-        names = [column.name for column in marked_columns(IS_BLOB) if column.table.name == self.table]
+        table = Base.metadata.tables.get(self.table)
+        names = () if table is None else (column.name for column in table.columns if IS_BLOB in column.info)
         return {self.row[name] for name in names if self.row.get(name) is not None}
 
 

@@ -53,7 +53,7 @@ def read_versions(connection: Connection, *, deleted: bool) -> list[VersionRecor
 
 def marked_columns(mark: str) -> list[Column[Any]]:
     """The columns with this mark, of all tables."""
-    return [column for table in Base.metadata.sorted_tables for column in table.columns if mark in column.info]
+    return [column for table in Base.metadata.tables.values() for column in table.columns if mark in column.info]
 
 
 def read_digests(connection: Connection) -> set[str]:

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, fields
+from functools import reduce
+from operator import add
 
 from sqlalchemy import Connection, FromClause, Row, Select, bindparam, func, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
-from peltier_store.registry.lookup import LIVE, marked_columns
+from peltier_store.registry.lookup import LIVE
 from peltier_store.registry.records import (
     MAX_WEIGHT,
     MIN_WEIGHT,
@@ -19,7 +21,7 @@ from peltier_store.registry.records import (
     check_name,
     check_text,
 )
-from peltier_store.registry.tables import IS_STORED, AdapterRow, KeyRow, TenantRow, VersionRow
+from peltier_store.registry.tables import IS_STORED, AdapterRow, Base, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
@@ -134,14 +136,16 @@ def _live_names(connection: Connection, tenant: str) -> set[str]:
 
 def _stored_bytes(connection: Connection, tenant: str) -> int:
     total = 0
-    for column in marked_columns(IS_STORED):
-        joined: FromClause = column.table
-        owner = column.table
+    for table in Base.metadata.tables.values():
+        if not (stored := [column for column in table.columns if IS_STORED in column.info]):
+            continue
+        joined: FromClause = table
+        owner = table
         while "tenant" not in owner.columns:
             (owner,) = {key.column.table for key in owner.foreign_keys}
             joined = joined.join(owner)
-        summed = select(func.coalesce(func.sum(column), 0)).select_from(joined).where(owner.columns.tenant == tenant)
-        total += int(connection.execute(summed).scalar_one())
+        summed = select(func.coalesce(func.sum(reduce(add, stored)), 0)).select_from(joined)
+        total += int(connection.execute(summed.where(owner.columns.tenant == tenant)).scalar_one())
     return total
 
 

@@ -4,12 +4,12 @@ Packages add their own checks under the entry points `peltier.checks`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -34,7 +34,8 @@ StoreUrlOption = Annotated[str | None, typer.Option(help="As for peltier serve."
 RegistryOption = Annotated[str | None, typer.Option(help="As for peltier serve.")]
 
 
-class Finding(BaseModel):
+@dataclass(frozen=True)
+class Finding:
     """What is so, in one sentence, and what to do about it.
 
     `note`: worth knowing. `slow`: it works, and could be faster. `broken`: something does not work.
@@ -88,7 +89,7 @@ def _run_checks(flags: Mapping[str, Any]) -> Iterator[Finding]:
                 raise
             text = f"only the client was checked: {error.name} is not installed, so this machine cannot serve"
             step = 'to serve from it: pip install "peltier[server]"'
-            yield Finding(subject="packages", level="note", text=text, next_step=step)
+            yield Finding("packages", "note", text, step)
 
 
 def _print(findings: Sequence[Finding], counts: Mapping[str, int]) -> None:
@@ -111,17 +112,17 @@ def check_server(url: str, api_key: str | None, *, named: bool) -> Iterator[Find
             reason = client.why_not_ready()
         except PeltierError as error:
             level: FindingLevel = "broken" if named or not isinstance(error, ConnectionFailed) else "note"
-            yield Finding(subject=_SUBJECT, level=level, text=error.message, next_step=next_step(error, api_key))
+            yield Finding(_SUBJECT, level, error.message, next_step(error, api_key))
             return
         if reason is not None:
             step = "wait until it has loaded, or read its log"
-            yield Finding(subject=_SUBJECT, level="broken", text=f"{url} is not ready: {reason}", next_step=step)
+            yield Finding(_SUBJECT, "broken", f"{url} is not ready: {reason}", step)
             return
         try:
             info = client.info()
         except PeltierError as error:
             text = f"{url} is ready, but does not answer GET /info: {error.message}"
-            yield Finding(subject=_SUBJECT, level="note", text=text, next_step=next_step(error, api_key))
+            yield Finding(_SUBJECT, "note", text, next_step(error, api_key))
             return
     yield from _describe(url, info)
 
@@ -133,16 +134,16 @@ def _describe(url: str, info: InfoResponse) -> Iterator[Finding]:
         f"{url} is ready: peltier {info.version}, {backbone.name} in {backbone.dtype} on {backbone.device} "
         f"({kernels}), {info.num_adapters} adapters"
     )
-    yield Finding(subject=_SUBJECT, level="ok", text=text)
+    yield Finding(_SUBJECT, "ok", text)
     if info.version != own:
         text = f"the server is peltier {info.version} and this is {own}"
-        yield Finding(subject=_SUBJECT, level="note", text=text, next_step=f"pip install peltier=={info.version}")
+        yield Finding(_SUBJECT, "note", text, f"pip install peltier=={info.version}")
     if backbone.device == "cpu" and info.kernels.get("adapters") == "torch":
         reason = info.kernels.get("torch", "because it has no native kernels")
         text = f"the server computes adapters with torch: {reason}"
         step = "run peltier doctor on its machine"
-        yield Finding(subject=_SUBJECT, level="slow", text=text, next_step=step)
+        yield Finding(_SUBJECT, "slow", text, step)
     for one in info.quarantined:
         text = f"{one.adapter.name}@{one.adapter.version} is in quarantine: {one.reason}"
         step = f"peltier rollback {one.adapter.name} production, or upload a version that works"
-        yield Finding(subject=_SUBJECT, level="note", text=text, next_step=step)
+        yield Finding(_SUBJECT, "note", text, step)

@@ -4,6 +4,7 @@ from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -40,6 +41,8 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _ROUTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+T = TypeVar("T")
 
 
 class Exposition:
@@ -111,6 +114,7 @@ class Metrics:
 
     def __init__(self, max_versions: int = 100) -> None:
         self._registry = CollectorRegistry()
+        self._groups: dict[object, Any] = {}
         self._exposition = Exposition(self._registry)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -121,8 +125,6 @@ class Metrics:
         self._add_adapters()
         self.versions = VersionMetrics(self._registry, max_versions)
         self._add_tenants()
-        self._add_trainings()
-        self._add_stored_batches()
         self._add_failures()
 
     def _add_requests(self) -> None:
@@ -164,7 +166,7 @@ class Metrics:
         self.decode_step_seconds = self._histogram(
             "peltier_decode_step_seconds", "One decoding step of all texts in progress", FINE_SECONDS
         )
-        self.decode_rows = self._gauge("peltier_decode_rows", "Texts and beams in progress")
+        self.decode_rows = self.gauge("peltier_decode_rows", "Texts and beams in progress")
 
     def _add_adapters(self) -> None:
         self.load_seconds = self._histograms(
@@ -184,11 +186,11 @@ class Metrics:
             _SECONDS,
             "from",
         )
-        self.pinned_adapters = self._gauge("peltier_pinned_adapters", "Adapters pinned to a cache tier", "tier")
-        self.pin_failures = self._gauge(
+        self.pinned_adapters = self.gauge("peltier_pinned_adapters", "Adapters pinned to a cache tier", "tier")
+        self.pin_failures = self.gauge(
             "peltier_pin_failures", "Pinned adapters that this replica could not load at its last attempt"
         )
-        self.warm_failures = self._gauge(
+        self.warm_failures = self.gauge(
             "peltier_warm_failures", "Adapters of the setting warm that could not be loaded at the start"
         )
         self.cache_requests = self.counter(
@@ -206,9 +208,9 @@ class Metrics:
             "Requests whose wait exceeded max_load_wait_seconds, by what they waited for",
             "for",
         )
-        self.adapters = self._gauge("peltier_adapters", "Adapters in a cache tier", "tier")
-        self.adapter_bytes = self._gauge("peltier_adapter_bytes", "Bytes of adapters in a cache tier", "tier")
-        self._max_adapter_bytes = self._gauge(
+        self.adapters = self.gauge("peltier_adapters", "Adapters in a cache tier", "tier")
+        self.adapter_bytes = self.gauge("peltier_adapter_bytes", "Bytes of adapters in a cache tier", "tier")
+        self._max_adapter_bytes = self.gauge(
             "peltier_adapter_max_bytes", "Maximum of bytes of adapters in a cache tier", "tier"
         )
 
@@ -224,35 +226,22 @@ class Metrics:
         self._tenant_tokens_of = cache(self.tenant_tokens.labels)
         self._tenant_rows_of = cache(self.tenant_rows.labels)
         self._tenant_wait_of = cache(self._tenant_wait.labels)
-        self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
-        self._max_queue_tokens = self._gauge("peltier_queue_max_tokens", "Maximum of tokens in the queue")
-        self._max_batch_tokens = self._gauge("peltier_batch_max_tokens", "Maximum of tokens in a batch")
+        self._queue_tokens = self.gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
+        self._max_queue_tokens = self.gauge("peltier_queue_max_tokens", "Maximum of tokens in the queue")
+        self._max_batch_tokens = self.gauge("peltier_batch_max_tokens", "Maximum of tokens in a batch")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
 
-    def _add_trainings(self) -> None:
-        self.trainings = self._gauge("peltier_trainings", "Trainings in the registry that have not ended", "state")
-        self.training_publications = self.counter(
-            "peltier_training_publications_total", "Trained adapters: published by this replica, or refused", "result"
-        )
-
-    def _add_stored_batches(self) -> None:
-        self.stored_batches = self._gauge(
-            "peltier_stored_batches", "Batches of requests in files that have not ended", "state"
-        )
-        self.stored_requests = self.counter(
-            "peltier_stored_requests_total", "Requests of such batches that this replica computed", "result"
-        )
-
     def _add_failures(self) -> None:
-        self._ready = self._gauge("peltier_ready", "1 while /ready is 200, else 0")
+        self._ready = self.gauge("peltier_ready", "1 while /ready is 200, else 0")
         self.runner_restarts = self.counter("peltier_runner_restarts_total", "Stuck runners replaced")
-        self.quarantined = self._gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
+        self.quarantined = self.gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
-        """A counter of the page, such as an extension's own."""
+        """A new counter."""
         return Counter(name, text, labels, registry=self._registry)
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """A new gauge."""
         return Gauge(name, text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Series:
@@ -260,6 +249,13 @@ class Metrics:
 
     def _histograms(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
         return Histogram(name, text, bounds, labels, self._registry)
+
+    def group(self, kind: Callable[["Metrics"], T]) -> T:
+        """The metrics that an extension declares in the class `kind`, which are made by the first call."""
+        if kind not in self._groups:
+            self._groups[kind] = kind(self)
+        found: T = self._groups[kind]
+        return found
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
         """A request of `tenant` has been answered; None is a caller without a key."""

@@ -32,7 +32,7 @@ class QuotaEnforcer:
     def __init__(self, rates: Rates, quotas_of: Callable[[str], Quotas]) -> None:
         self.rates = rates
         self.in_flight: dict[str, int] = {}
-        self._quotas_of = quotas_of
+        self.quotas_of = quotas_of
 
     def weight(self, tenant: str) -> float:
         """The weight of the tenant's share of a busy server, relative to other tenants; that of its background work is
@@ -40,25 +40,21 @@ class QuotaEnforcer:
         """
         owner = tenant.removesuffix(_BACKGROUND)
         # A registry that was restored from a backup may hold any number, and the callers of this method divide by it.
-        weight = min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(owner).weight))
+        weight = min(MAX_WEIGHT, max(MIN_WEIGHT, self.quotas_of(owner).weight))
         return weight if owner == tenant else weight * _BACKGROUND_SHARE
 
     def bounds_storage(self, tenant: str) -> bool:
         """Whether the tenant has a quota of stored bytes or of adapters."""
-        quotas = self._quotas_of(tenant)
+        quotas = self.quotas_of(tenant)
         return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
-
-    def max_training_rows(self, tenant: str) -> int | None:
-        """The most examples that a training of the tenant may have; None is no limit."""
-        return self._quotas_of(tenant).max_training_rows
 
     def slot(self, tenant: str) -> "QuotaSlot":
         """The slot of one request of the tenant. The request holds it as a context manager."""
-        return QuotaSlot(self, tenant, self._quotas_of(tenant))
+        return QuotaSlot(self, tenant, self.quotas_of(tenant))
 
     async def left(self, tenant: str) -> dict[Unit, Left]:
         """What is left of each rate that the tenant has a quota of."""
-        quotas = self._quotas_of(tenant)
+        quotas = self.quotas_of(tenant)
         rates = (_rate("requests", quotas.requests_per_second), _rate("tokens", quotas.tokens_per_second))
         return {rate.unit: await self.rates.left(rate, tenant) for rate in rates if rate is not None}
 
@@ -69,7 +65,7 @@ class QuotaEnforcer:
         Raises `QuotaExceeded` if the tenant has to wait for the tokens, and `TooLarge` if the rate never allows so
         many.
         """
-        rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
+        rate = _rate("tokens", self.quotas_of(tenant).tokens_per_second)
         return nullcontext() if rate is None else self._spend(rate, tenant, tokens)
 
     @asynccontextmanager
@@ -92,7 +88,7 @@ class QuotaEnforcer:
         """Takes `tokens` for work without a result, such as looking for an unknown name. Raises `QuotaExceeded` if
         the tenant has too few left.
         """
-        rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
+        rate = _rate("tokens", self.quotas_of(tenant).tokens_per_second)
         if rate is not None and await self.rates.take(rate, tenant, min(tokens, rate.amount)) is None:
             raise QuotaExceeded(
                 f"each rejected input costs one token; tenant {tenant!r} has fewer than {tokens} left of {rate}",

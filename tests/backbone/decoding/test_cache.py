@@ -13,6 +13,8 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from tests.support.decoder import arrange
+
 LENGTHS = (5, 1, 17, 30, 8, 2, 11)
 STEPS = 9
 CPU = torch.device("cpu")
@@ -49,7 +51,7 @@ def _alone(backbone: Backbone, row: Encoded, text: Tensor) -> Tensor:
     """A row's decoder states by itself, [steps, hidden]."""
     cache = _cache(backbone)
     (slots,) = cache.join(_remember(backbone, [row]))
-    step = backbone.arrange(slots, cache)
+    step = arrange(backbone, slots, cache)
     return torch.cat([step(token[None]) for token in text])
 
 
@@ -72,7 +74,7 @@ def test_rows_join_and_leave_between_steps(backbone: Backbone):
             used.update(slots.values())
         live = sorted(slots, key=lambda row: (row * 5) % 7)  # an order of its own, as adapters sort a batch
         tokens = torch.stack([texts[row, len(found[row])] for row in live])
-        states = backbone.arrange([slots[row] for row in live], cache)(tokens)
+        states = arrange(backbone, [slots[row] for row in live], cache)(tokens)
         for row, state in zip(live, states, strict=True):
             found[row].append(state)
     assert len(used) < num, "slots were not reused"
@@ -108,16 +110,16 @@ def test_a_rows_infinities_die_with_it(backbone: Backbone):
     rows, texts, cache = _rows(3), _texts(3), _cache(backbone)
     cache.join(_remember(backbone, rows))
     for step in range(6):
-        backbone.arrange([0, 1, 2], cache)(texts[:, step])
+        arrange(backbone, [0, 1, 2], cache)(texts[:, step])
     for store in (cache.own, cache.memory):
         store.data[:, :, 1] = torch.nan
-    neighbour = backbone.arrange([0, 1, 2], cache)(texts[:, 6])
+    neighbour = arrange(backbone, [0, 1, 2], cache)(texts[:, 6])
     assert neighbour[[0, 2]].isfinite().all()
     assert neighbour[1].isnan().any()
     cache.leave([1])
     cache.join(_remember(backbone, rows[:1]))
     expected = _alone(backbone, rows[0], texts[0])[:2]
-    found = [backbone.arrange([1, 2], cache)(texts[[0, 2], step])[0] for step in range(2)]
+    found = [arrange(backbone, [1, 2], cache)(texts[[0, 2], step])[0] for step in range(2)]
     torch.testing.assert_close(torch.stack(found), expected, atol=1e-5, rtol=0)
 
 
@@ -128,10 +130,10 @@ def test_beams_go_on_from_their_sources(backbone: Backbone):
     cache.join(_remember(backbone, rows), [3, 1])
     histories = [[3, 9], [4, 10], [5, 11], [6, 12]]
     for step in range(2):
-        backbone.arrange([0, 1, 2, 3], cache)(torch.tensor([history[step] for history in histories]))
+        arrange(backbone, [0, 1, 2, 3], cache)(torch.tensor([history[step] for history in histories]))
     cache.reorder([0, 1, 2], [2, 0, 0])
     histories = [histories[2], histories[0], histories[0], histories[3]]
-    found = backbone.arrange([0, 1, 2, 3], cache)(torch.tensor([20, 21, 22, 23]))
+    found = arrange(backbone, [0, 1, 2, 3], cache)(torch.tensor([20, 21, 22, 23]))
     for beam, (history, token) in enumerate(zip(histories, (20, 21, 22, 23), strict=True)):
         alone = _alone(backbone, rows[beam // 3], torch.tensor([*history, token]))
         torch.testing.assert_close(found[beam], alone[-1], atol=1e-5, rtol=0)
@@ -142,9 +144,9 @@ def test_a_slot_that_waits_loses_nothing(t5: Backbone):
     """A step over some of the slots leaves the others as they were."""
     rows, texts, cache = _rows(3), _texts(3), _cache(t5)
     cache.join(_remember(t5, rows))
-    t5.arrange([0, 1, 2], cache)(texts[:, 0])
-    t5.arrange([2], cache)(texts[[2], 1])
-    found = t5.arrange([0, 1], cache)(texts[:2, 1])
+    arrange(t5, [0, 1, 2], cache)(texts[:, 0])
+    arrange(t5, [2], cache)(texts[[2], 1])
+    found = arrange(t5, [0, 1], cache)(texts[:2, 1])
     for row in range(2):
         torch.testing.assert_close(found[row], _alone(t5, rows[row], texts[row])[1], atol=1e-5, rtol=0)
 
@@ -185,7 +187,7 @@ def test_a_join_without_memory_changes_no_row(backbone: Backbone):
     first, more = _remember(backbone, rows[:1]), _remember(backbone, rows[1:])
     for number in count():
         cache = _cache(backbone)
-        step = backbone.arrange(*cache.join(first), cache)
+        step = arrange(backbone, *cache.join(first), cache)
         states = [step(texts[0, :1])]
         try:
             with _Shortage(number):
@@ -197,7 +199,7 @@ def test_a_join_without_memory_changes_no_row(backbone: Backbone):
         states.append(step(texts[0, 1:2]))
         torch.testing.assert_close(torch.cat(states), alone[0][:2], atol=1e-5, rtol=0)
         assert cache.join(more, [1, 2, 1]) == [[1], [2, 3], [4]]
-        found = backbone.arrange(range(5), cache)(texts[[0, 1, 2, 2, 3], [2, 0, 0, 0, 0]])
+        found = arrange(backbone, range(5), cache)(texts[[0, 1, 2, 2, 3], [2, 0, 0, 0, 0]])
         expected = [alone[row][step] for row, step in ((0, 2), (1, 0), (2, 0), (2, 0), (3, 0))]
         torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=0)
     assert number > 10, "a join has more allocations"

@@ -7,6 +7,8 @@ from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 
+from tests.support.decoder import decode
+
 # Strings with common beginnings, one of them the beginning of others; as a tree and as chains.
 STRINGS = [(0, 9, 12, 4), (0, 9, 12), (0, 9, 20, 21, 22, 23, 24), (0, 30), (0, 31, 30)]
 TREE = (0, 9, 12, 4, 20, 21, 22, 23, 24, 30, 31, 30)
@@ -21,7 +23,7 @@ def _logits(
 ) -> list[Tensor]:
     packed, model = backbone.pack(rows), backbone.t5
     targets = Targets.create(ids, parents, backbone.device)
-    hidden = backbone.decode(targets, model.project_kv(packed, backbone.encode(packed)))
+    hidden = decode(backbone, targets, model.project_kv(packed, backbone.encode(packed)))
     return list(model.logits(hidden).split(targets.lengths))
 
 

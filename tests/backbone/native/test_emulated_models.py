@@ -13,6 +13,7 @@ from peltier_backbone.native.library import Library
 from torch import Tensor
 
 from tests.backbone.native.emulated_levels import EMULATED_LEVELS
+from tests.support.decoder import decode
 
 # One word, a row with all others, and rows that fill no tile of sixteen.
 _TEXTS = ("good", "a good film", "not a film that one can forget, and it is long", "a film")
@@ -38,7 +39,7 @@ def _states(backbone: Backbone, texts: tuple[str, ...] = _TEXTS) -> list[Tensor]
         return [one.flatten() for one in torch.split(backbone.encode(packed), lengths)]
     states = backbone.encode(packed)
     targets = Targets.create([[0, 5, 9, 3]] * len(rows), None, backbone.device)
-    logits = backbone.t5.logits(backbone.decode(targets, backbone.t5.project_kv(packed, states)))
+    logits = backbone.t5.logits(decode(backbone, targets, backbone.t5.project_kv(packed, states)))
     return [
         torch.cat((one.flatten(), own.flatten()))
         for one, own in zip(torch.split(states, lengths), torch.split(logits, 4), strict=True)

@@ -13,6 +13,8 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
 
+from tests.support.decoder import arrange, decode
+
 LENGTHS = (1, 2, 3, 7, 16, 31, 150, 5, 5)
 V1 = {"d_model": 48, "d_kv": 12, "num_heads": 4, "d_ff": 64, "num_layers": 3, "num_decoder_layers": 2}
 SHAPES: list[dict[str, Any]] = [
@@ -97,7 +99,7 @@ def _ours(backbone: Backbone, rows: list[Encoded], texts: Tensor) -> tuple[Tenso
     packed, model = backbone.pack(rows), backbone.t5
     states = backbone.encode(packed)
     targets = Targets.create(texts.tolist(), None, backbone.device)
-    return states, model.logits(backbone.decode(targets, model.project_kv(packed, states)))
+    return states, model.logits(decode(backbone, targets, model.project_kv(packed, states)))
 
 
 def test_float32_equals_transformers(pair: tuple[PreTrainedModel, Path]):
@@ -131,10 +133,10 @@ def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: 
     rows, texts = _rows(), _texts(len(LENGTHS))
     packed, model = backbone.pack(rows), backbone.t5
     memory = model.project_kv(packed, backbone.encode(packed))
-    forced = backbone.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
+    forced = decode(backbone, Targets.create(texts.tolist(), None, backbone.device), memory)
     cache = Cache(model.config, backbone.device, backbone.dtype)
     slots = [slot for own in cache.join(memory) for slot in own]
-    steps = torch.stack([backbone.arrange(slots, cache)(column) for column in texts.t()], 1).flatten(0, 1)
+    steps = torch.stack([arrange(backbone, slots, cache)(column) for column in texts.t()], 1).flatten(0, 1)
     assert steps.dtype == backbone.dtype
     if dtype == "float32":
         assert _distance(steps, forced) < 1e-4
@@ -157,7 +159,7 @@ def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     slots, tokens = [slot for own in joined for slot in own], torch.zeros(len(rows), dtype=torch.long)
     texts = [tokens]
     for logits in theirs.logits:
-        found = backbone.t5.logits(backbone.arrange(slots, cache)(tokens))
+        found = backbone.t5.logits(arrange(backbone, slots, cache)(tokens))
         assert _distance(found, logits) < 1e-4
         tokens = found.argmax(-1)
         texts.append(tokens)

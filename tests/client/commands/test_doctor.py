@@ -17,7 +17,7 @@ Announce = Callable[[str], None]
 
 def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
     """A check of a package."""
-    yield Finding(subject="disk", level="slow", text=f"{flags['store']} is slow", next_step="buy [another]")
+    yield Finding("disk", "slow", f"{flags['store']} is slow", "buy [another]")
 
 
 @pytest.fixture

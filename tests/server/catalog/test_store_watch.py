@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_server.extensions.trainings.trainings import Trainings
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.blobs.files import sync_file
 from peltier_store.location import require_own
@@ -106,7 +107,7 @@ async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
         shutil.copytree(store, tmp_path / "backup")
         WAYS[way](store, tmp_path / "other")
         before = tree(tmp_path)
-        running.service._training_publisher._turns.wake()
+        running.app.state.started[Trainings].publisher._turns.wake()
         for answer in await changes(running, data):
             assert (answer.status_code, answer.json()["error"]["message"]) == (503, _GONE)
             assert int(answer.headers["retry-after"]) > 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_server.batches import runner
+from peltier_server.extensions.batches import runner
 from peltier_store.registry.extensions import batches
 
 from tests.server.limits.probe import Met, probe

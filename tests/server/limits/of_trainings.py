@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_server.trainings import event_feed
+from peltier_server.extensions.trainings import event_feed
 from peltier_store.registry import NewEvent
 from peltier_store.registry.extensions import queue, training_owner, training_state
 
@@ -39,17 +39,17 @@ def _(servers: Servers) -> Met:
     return _send(servers.bert, b"\n" * 9)
 
 
-@probe("size of a row of several lines", "peltier_server.trainings.examples.MAX_LINE_BYTES")
+@probe("size of a row of several lines", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'a,b\n1,"' + b"\n" * 9000, "a.csv")
 
 
-@probe("size of a line of a file", "peltier_server.trainings.examples.MAX_LINE_BYTES")
+@probe("size of a line of a file", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": "%s"}' % (b"a" * 1024 * 1024))
 
 
-@probe("strings, commas and brackets of a line of JSON", "peltier_server.trainings.examples.MAX_ROW_TOKENS")
+@probe("strings, commas and brackets of a line of JSON", "peltier_server.extensions.files.examples.MAX_ROW_TOKENS")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": [%s1]}' % (b"1," * 65_536))
 
@@ -59,7 +59,7 @@ def _(servers: Servers) -> Met:
     return _send(servers.bert, b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)))
 
 
-@probe("characters of a file's name", "peltier_server.trainings.intake.MAX_FILE_NAME_CHARS")
+@probe("characters of a file's name", "peltier_server.extensions.trainings.intake.MAX_FILE_NAME_CHARS")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": 1}', "a" * 250 + ".jsonl")
 
@@ -124,12 +124,12 @@ def _stream_without(servers: Servers, bound: str) -> httpx2.Response:
         return answer
 
 
-@probe("streams of events", "peltier_server.trainings.event_feed.MAX_STREAMS")
+@probe("streams of events", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS")
 def _(servers: Servers) -> Met:
     return _stream_without(servers, "MAX_STREAMS")
 
 
-@probe("streams of events, of one tenant", "peltier_server.trainings.event_feed.MAX_STREAMS_OF_ONE")
+@probe("streams of events, of one tenant", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS_OF_ONE")
 def _(servers: Servers) -> Met:
     return _stream_without(servers, "MAX_STREAMS_OF_ONE")
 

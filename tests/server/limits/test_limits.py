@@ -80,9 +80,9 @@ UNMET = frozenset(
     {
         "peltier_store.registry.claims.MAX_COLLECTING",
         "peltier_store.registry.extensions.queue._MAX_LEASE",
-        "peltier_server.batches.runner._MAX_KEPT",
-        "peltier_server.batches.runner._MAX_KEPT_BYTES",
-        "peltier_server.batches.runner._MAX_PAUSE_SECONDS",
+        "peltier_server.extensions.batches.runner._MAX_KEPT",
+        "peltier_server.extensions.batches.runner._MAX_KEPT_BYTES",
+        "peltier_server.extensions.batches.runner._MAX_PAUSE_SECONDS",
         "peltier_store.registry.extensions.rollouts.MAX_WAITING",
         "peltier_server.extensions.rollouts.answers._MAX_SHOWN_LABELS",
         "peltier_server.extensions.rollouts.decision._MAX_LOG",
@@ -110,7 +110,7 @@ UNMET = frozenset(
         "peltier_client.protocol.administration._MAX_COUNT",
         "peltier_server.catalog.published._MAX_LISTED_ALIASES",
         "peltier_server.extensions.oidc.tokens._MAX_KEY_SET_BYTES",
-        "peltier_server.cluster.replica._MAX_STARTS",
+        "peltier_server.extensions.ray.replica._MAX_STARTS",
         "peltier_backbone.machine.ray_cluster._MAX_STARTS",
         "peltier_server.extensions.picker.server.MAX_CONNECTIONS",
         "peltier_server.extensions.picker.server._MAX_HEAD_BYTES",
@@ -130,8 +130,8 @@ UNMET = frozenset(
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",
-        "peltier_server.trainings.worker_process.MAX_PAUSE_SECONDS",
-        "peltier_server.trainings.worker_process.MAX_STOP_SECONDS",
+        "peltier_server.extensions.trainings.worker_process.MAX_PAUSE_SECONDS",
+        "peltier_server.extensions.trainings.worker_process.MAX_STOP_SECONDS",
     }
 )
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
-from peltier_server.metrics.metrics import Exposition, Metrics
+from peltier_server.app import create_app
+from peltier_server.extensions.settings import Settings
+from peltier_server.metrics.metrics import Exposition
 from peltier_server.metrics.series import Histogram
 from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector
 from prometheus_client.exposition import choose_encoder
@@ -243,7 +245,7 @@ def described() -> dict[str, tuple[str, set[str]]]:
 
 def test_the_documents_list_every_metric() -> None:
     """Neither more nor fewer, with the type that Prometheus is told."""
-    page = Metrics().exposition("")[0].decode()
+    page = create_app(Settings()).state.metrics.exposition("")[0].decode()
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", page, flags=re.MULTILINE))
     served = {name: kind for name, kind in kinds.items() if not name.endswith("_created")}
     assert {name: kind for name, (kind, _) in described().items()} == served

@@ -4,18 +4,14 @@ import re
 from typing import Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import BatchRequest, ResponseModel
+from peltier_client.protocol import ResponseModel
 from pydantic import BaseModel
 
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest
-from peltier_server.protocols.openai.fine_tuning_messages import FineTuningRequest
 from peltier_server.protocols.openai.messages import CompletionRequest
 
 # OpenAI's codes where its clients read them. For other errors they read only the status, so the code is Peltier's own.
-_BODIES = (BatchRequest, CompletionRequest, EmbeddingRequest, FineTuningRequest)
-_PARAMS = frozenset[str]().union(*(body.model_fields for body in _BODIES))
-_PATHS = ("/v1/batches", "/v1/completions", "/v1/embeddings", "/v1/models")
-_FOLDERS = ("/v1/models/", "/v1/fine_tuning/", "/v1/batches/")
+_BODIES = (CompletionRequest, EmbeddingRequest)
 # The fields of OpenAI's requests by the names of the parameters that they become.
 _FIELDS = {"precision": "encoding_format"}
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
@@ -37,13 +33,20 @@ class OpenAIErrorBody(ResponseModel):
 
 
 class OpenAIErrors:
-    """Describes the format of errors at the paths of OpenAI's API."""
+    """Describes the format of errors at `paths` and in `folders`, where `bodies` are sent."""
 
     model: type[BaseModel] = OpenAIErrorBody
 
+    def __init__(
+        self, paths: tuple[str, ...] = (), folders: tuple[str, ...] = (), bodies: tuple[type[BaseModel], ...] = ()
+    ) -> None:
+        self._paths, self._folders = paths, folders
+        all_bodies: tuple[type[BaseModel], ...] = (*_BODIES, *bodies)
+        self._params = frozenset(name for body in all_bodies for name in body.model_fields)
+
     def speaks(self, path: str) -> bool:
         """Whether errors at `path` have this format."""
-        return path in _PATHS or path.startswith(_FOLDERS)
+        return path in self._paths or path.startswith(self._folders)
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of `error`. OpenAI's API uses 400 where Peltier's own uses 422."""
@@ -59,7 +62,7 @@ class OpenAIErrors:
         detail = OpenAIErrorDetail(
             message=asked + error.message.removeprefix(own),
             type=kind,
-            param=subject if subject in _PARAMS else None,
+            param=subject if subject in self._params else None,
             code=_CODES.get(error.code, error.code),
         )
         return OpenAIErrorBody(error=detail)
@@ -71,4 +74,4 @@ def _subject(message: str) -> str:
     return found[1] if found else ""
 
 
-OPENAI_ERRORS = OpenAIErrors()
+OPENAI_ERRORS = OpenAIErrors(("/v1/completions", "/v1/embeddings", "/v1/models"), ("/v1/models/",))

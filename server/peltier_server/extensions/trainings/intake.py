@@ -1,0 +1,128 @@
+"""Takes in requests for trainings: checks them, and stores what they bring."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.tasks import ENCODER_TYPES
+from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_client.errors import InvalidInput, QuotaExceeded, TooLarge
+from peltier_client.protocol import TrainingRequest
+from peltier_store.registry import (
+    IdempotencyKey,
+    StoredFile,
+    StoredTraining,
+    TrainingDraft,
+    TrainingTooLarge,
+    TrainingWaits,
+)
+
+from peltier_server.auth.keyring import Caller
+from peltier_server.catalog.publisher import Store
+from peltier_server.extensions.files.examples import to_jsonl
+from peltier_server.extensions.files.intake import CHECK_COST, FINE_TUNE, FileIntake
+from peltier_server.extensions.trainings.labels import check_labels
+from peltier_server.fairness.preparation import Preparation
+
+# A training of the tenant has to end, or a minute of its day to pass.
+_RETRY_SECONDS = 60.0
+_Rows = Sequence[Mapping[str, Any]]
+
+
+class TrainingIntake:
+    """Checks and records trainings of callers. What it returns survives a crash."""
+
+    def __init__(self, files: FileIntake, store: Store, config: BackboneConfig, preparation: Preparation) -> None:
+        self._files = files
+        self._store = store
+        self._config = config
+        self._preparation = preparation
+
+    async def create(
+        self, caller: Caller, request: TrainingRequest, key: IdempotencyKey | None = None
+    ) -> StoredTraining:
+        """Queues a training, or finds the one of an earlier request with this key. Its rows become files of their own.
+        Raises the error of a rule that the request breaks, or of a quota."""
+        self._check(request)
+        await self._preparation.run(caller.tenant, CHECK_COST, lambda: check_labels(request))
+        created = list[StoredFile]()
+        try:
+            train = await self._file(caller, "examples", request.examples, request.file_id, created)
+            validation = await self._file(caller, "validation", request.validation, request.validation_file_id, created)
+            assert train is not None, "the protocol requires examples or a file"
+            self._check_rows(caller.tenant, sum(file.num_rows for file in (train, validation) if file is not None))
+            draft = TrainingDraft(
+                request.task,
+                request.model_dump(mode="json", exclude={"examples", "validation"}, exclude_unset=True),
+                train.id,
+                None if validation is None else validation.id,
+                keep_examples=request.keep_examples,
+                owns_files=request.owns_files,
+            )
+            training = await self._create(caller, draft, key)
+            # Those of a request that was repeated while it was answered have taken the place of these.
+            used = (training.train_file_id, training.validation_file_id)
+            await self._files.remove(caller, [file for file in created if file.id not in used])
+            return training
+        except BaseException:
+            await asyncio.shield(self._files.remove(caller, created))
+            raise
+
+    async def _create(self, caller: Caller, draft: TrainingDraft, key: IdempotencyKey | None) -> StoredTraining:
+        with _quota_of_trainings():
+            return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor, key=key)
+
+    async def find_repeated(self, caller: Caller, key: IdempotencyKey | None) -> StoredTraining | None:
+        """The training that an earlier request with this key has created. Raises `InvalidRecord` for the key of another
+        request."""
+        return await self._store.registry.trainings.find_repeated(caller.tenant, key)
+
+    async def resume(self, caller: Caller, training_id: str) -> StoredTraining:
+        """Queues a paused or failed training again. Raises the error of a quota as `create`."""
+        with _quota_of_trainings():
+            return await self._store.registry.trainings.resume(caller.tenant, training_id, actor=caller.actor)
+
+    def _check(self, request: TrainingRequest) -> None:
+        try:
+            if request.preset is not None:
+                find_preset(request.preset).variant(self._config)
+        except AdapterError as error:
+            raise InvalidInput(str(error)) from None
+        if request.task_type == "text2text" and not self._config.generates:
+            raise InvalidInput(f"text2text needs a T5, and this server's backbone is {self._config.family}")
+        if request.task_type in ENCODER_TYPES and self._config.generates:
+            raise InvalidInput(f"{request.task_type} needs an encoder, and this server's backbone is a T5")
+
+    def _check_rows(self, tenant: str, num_rows: int) -> None:
+        limit = self._preparation.enforcer.quotas_of(tenant).max_training_rows
+        if limit is not None and num_rows > limit:
+            raise TooLarge(
+                f"the training has {num_rows} examples, and a training of tenant {tenant!r} may have {limit}"
+            )
+
+    async def _file(
+        self, caller: Caller, what: str, rows: _Rows | None, file_id: str | None, created: list[StoredFile]
+    ) -> StoredFile | None:
+        """The file of these rows, which is then in `created`, or that of this id; None without both."""
+        if rows is None:
+            return None if file_id is None else await self._find(caller, file_id)
+        self._check_rows(caller.tenant, len(rows))
+        data = await self._preparation.run(caller.tenant, CHECK_COST, lambda: to_jsonl(what, rows))
+        created.append(await self._files.store(caller, f"{what}.jsonl", data, len(rows), is_inline=True))
+        return created[-1]
+
+    async def _find(self, caller: Caller, file_id: str) -> StoredFile:
+        return await self._store.registry.files.find(caller.tenant, file_id, purposes=[FINE_TUNE])
+
+
+@contextmanager
+def _quota_of_trainings() -> Iterator[None]:
+    try:
+        yield
+    except TrainingTooLarge as error:
+        raise TooLarge(str(error)) from None
+    except TrainingWaits as error:
+        raise QuotaExceeded(str(error), retry_after=_RETRY_SECONDS) from None

@@ -1,0 +1,462 @@
+"""Trainings over a socket. The worker is played: it takes trainings from the registry and leaves a real adapter."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from peltier_backbone.backbone import Backbone
+from peltier_server.extensions.trainings import event_feed
+from peltier_server.extensions.trainings.trainings import Trainings
+
+from tests.server.conftest import Running, until
+from tests.server.extensions.conftest import House
+from tests.support.played_worker import PlayedWorker
+
+ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
+BODY = {"task": "demo", "examples": ROWS}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _streams_look_often() -> Iterator[None]:
+    """At the registry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_feed, "_TICK_SECONDS", 0.02)
+        yield
+
+
+@pytest.fixture
+async def house(house: House) -> AsyncIterator[House]:
+    """Each test leaves no training that waits."""
+    yield house
+    for client in (house.a, house.b):
+        for one in (await client.get("/v1/trainings")).json()["trainings"]:
+            await client.post(f"/v1/trainings/{one['id']}/cancel")
+
+
+@pytest.fixture
+def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
+    """What the worker leaves."""
+    return make_artifact(bert, "bitfit")
+
+
+async def create(house: House, **body: object) -> dict[str, Any]:
+    """`POST /v1/trainings` of tenant a."""
+    answer = await house.a.post("/v1/trainings", json={**BODY, **body})
+    assert answer.status_code == 202, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def get(house: House, training: dict[str, Any]) -> dict[str, Any]:
+    """`GET /v1/trainings/{id}` of tenant a."""
+    answer = await house.a.get(f"/v1/trainings/{training['id']}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def until_ended(house: House, training: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of a training until it has ended."""
+    async with watch(house.a, training["id"]) as events:
+        return [event async for event in events]
+
+
+@asynccontextmanager
+async def watch(client: httpx2.AsyncClient, training_id: str, last: int | None = None) -> AsyncIterator[Any]:
+    """The events of a training as they arrive, and the ids of server-sent events among them."""
+    headers = {} if last is None else {"last-event-id": str(last)}
+    async with client.stream("GET", f"/v1/trainings/{training_id}/events", headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield _parse(answer)
+
+
+async def _parse(answer: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+    fields: dict[str, str] = {}
+    async for line in answer.aiter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif "data" in fields:
+            event = json.loads(fields["data"])
+            assert fields["event"] == event.get("kind", "error")
+            assert fields.get("id") == (str(event["id"]) if "id" in event else None)
+            yield event
+            fields = {}
+
+
+async def test_examples_become_a_live_adapter(house: House, worker: PlayedWorker, artifact: bytes) -> None:
+    """Queued, running with progress, publishing, succeeded; then the task answers, by its alias too."""
+    made = await create(house, publish={"alias": "best"}, seed=3)
+    assert (made["id"][:4], made["status"], made["task"], made["cost"]) == ("trn_", "queued", "demo", {"seconds": 0.0})
+    assert made["request"] == {"task": "demo", "publish": {"alias": "best"}, "seed": 3}
+    training = await worker.begin()
+    await worker.report(training, "One step is done.")
+    running = await get(house, made)
+    assert (running["status"], running["seconds_left"], running["cost"]) == ("running", 3.0, {"seconds": 1.5})
+    assert (running["progress"]["step"], running["preflight"]) == (1, {"rows": 2})
+    await worker.leave(training, artifact)
+    await until_ended(house, made)
+    done = await get(house, made)
+    assert done["reason"] is None
+    assert (done["status"], done["adapter"], done["metrics"]) == ("succeeded", "demo@1", {"accuracy": 0.9})
+    assert done["finished_at"] >= done["started_at"] >= done["created_at"]
+    answer = await house.a.post("/v1/tasks/demo@best/predict", json={"inputs": "a good film"})
+    assert answer.status_code == 200, answer.text
+
+
+async def test_inline_rows_are_stored_until_the_training_ends(
+    house: House, worker: PlayedWorker, artifact: bytes
+) -> None:
+    """As a file of their own, which no list shows; one that was uploaded stays."""
+    uploaded = (await house.upload("v.jsonl", b'{"text": "x", "label": "good"}\n')).json()["id"]
+    made = await create(house, validation_file_id=uploaded)
+    content = (await house.a.get(f"/v1/files/{made['file_id']}/content")).text
+    assert [json.loads(line) for line in content.splitlines()] == ROWS
+    assert [one["id"] for one in (await house.a.get("/v1/files")).json()["data"]] == [uploaded]
+    await worker.leave(await worker.begin(), artifact)
+    await until_ended(house, made)
+    assert (await house.a.get(f"/v1/files/{made['file_id']}")).status_code == 404
+    assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 200
+
+
+async def test_files_that_a_training_owns_are_deleted_with_it(
+    house: House, worker: PlayedWorker, artifact: bytes
+) -> None:
+    """A second training of such a file is refused."""
+    line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
+    uploaded = (await house.upload("t.jsonl", line)).json()["id"]
+    made = await create(house, examples=None, file_id=uploaded, owns_files=True)
+    assert (await house.a.get("/v1/files")).json()["data"] == []
+    second = await house.a.post("/v1/trainings", json={**BODY, "examples": None, "file_id": uploaded})
+    assert second.status_code == 409
+    assert "is not for another training too" in second.json()["error"]["message"]
+    await worker.leave(await worker.begin(), artifact)
+    await until_ended(house, made)
+    assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 404
+
+
+async def test_events_arrive_as_they_happen(house: House, worker: PlayedWorker, artifact: bytes) -> None:
+    """Earlier ones first, then each new one, until the training has ended; `Last-Event-ID` leaves out what was read."""
+    made = await create(house)
+    training = await worker.begin()
+    async with asyncio.timeout(60), watch(house.a, made["id"]) as events:
+        assert [(await anext(events))["data"].get("state") for _ in range(2)] == ["queued", "running"]
+        await worker.report(training, "One step is done.")
+        seen = await anext(events)
+        assert (seen["kind"], seen["message"], seen["data"]["step"]) == ("progress", "One step is done.", 1)
+        await worker.report(training, "Two steps are done.", 2)
+        assert (await anext(events))["data"]["step"] == 2
+    async with asyncio.timeout(60), watch(house.a, made["id"], seen["id"]) as events:
+        await worker.leave(training, artifact)
+        rest = [event async for event in events]
+    assert [event["message"] for event in rest[:1]] == ["Two steps are done."]
+    assert rest[-1]["data"]["state"] == "succeeded"
+    path = f"/v1/trainings/{made['id']}/events"
+    assert (await house.a.get(path, headers={"last-event-id": str(rest[-1]["id"])})).status_code == 204
+    assert (await house.a.get(path, headers={"last-event-id": "x"})).status_code == 422
+
+
+async def test_a_stream_of_a_caller_who_leaves_gives_its_place_back(house: House, worker: PlayedWorker) -> None:
+    """And reads the registry no more."""
+    made, feed = await create(house), house.listening.app.state.started[Trainings].event_feed
+    async with watch(house.a, made["id"]) as events:
+        await anext(events)
+        assert feed.num_streams == 1
+    await until(lambda: not feed.num_streams)
+
+
+async def test_streams_are_bounded_for_each_tenant(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is refused, one of another tenant is not."""
+    monkeypatch.setattr(event_feed, "MAX_STREAMS_OF_ONE", 1)
+    made = await create(house)
+    other = (await house.b.post("/v1/trainings", json=BODY)).json()
+    async with watch(house.a, made["id"]) as events:
+        await anext(events)
+        answer = await house.a.get(f"/v1/trainings/{made['id']}/events")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "queue_full")
+        async with watch(house.b, other["id"]) as others:
+            assert (await anext(others))["kind"] == "state"
+
+
+async def test_a_deleted_training_ends_its_stream_with_an_error(house: House) -> None:
+    """The last event says why."""
+    made = await create(house)
+    async with asyncio.timeout(60), watch(house.a, made["id"]) as events:
+        await anext(events)
+        await house.a.post(f"/v1/trainings/{made['id']}/cancel")
+        await house.a.delete(f"/v1/trainings/{made['id']}")
+        last = [event async for event in events][-1]
+    # The stream may have read the cancellation before the deletion.
+    assert last.get("error", {}).get("code") == "training_not_found" or last["data"]["state"] == "cancelled"
+
+
+async def test_a_waiting_training_pauses_resumes_and_is_cancelled(house: House) -> None:
+    """At once, because no worker has it; what makes no sense is a conflict."""
+    made = await create(house)
+    path = f"/v1/trainings/{made['id']}"
+    for action, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        answer = await house.a.post(f"{path}/{action}")
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+    answer = await house.a.post(f"{path}/pause")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_running_training_is_paused_by_its_worker(house: House, worker: PlayedWorker) -> None:
+    """Until then it shows the wish."""
+    made = await create(house)
+    training = await worker.begin()
+    answer = await house.a.post(f"/v1/trainings/{made['id']}/pause")
+    assert (answer.json()["status"], answer.json()["wish"]) == ("running", "pause")
+    assert await worker.report(training, "Still here.") == "pause"
+    await worker.registry.trainings.settle(training.id, "played", state="paused")
+    assert (await get(house, made))["status"] == "paused"
+
+
+async def test_only_what_has_ended_is_deleted(house: House) -> None:
+    """Then it is gone with its rows."""
+    made = await create(house, keep_examples=True)
+    path = f"/v1/trainings/{made['id']}"
+    assert (await house.a.delete(path)).status_code == 409
+    await house.a.post(f"{path}/cancel")
+    assert (await house.a.get(f"/v1/files/{made['file_id']}")).status_code == 200
+    assert (await house.a.delete(path)).status_code == 204
+    answer = await house.a.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "training_not_found")
+    assert (await house.a.get(f"/v1/files/{made['file_id']}")).status_code == 404
+
+
+async def test_trainings_are_listed_in_pages_and_by_status(house: House) -> None:
+    """The newest first."""
+    ids = [(await create(house))["id"] for _ in range(3)]
+    await house.a.post(f"/v1/trainings/{ids[0]}/cancel")
+    first = (await house.a.get("/v1/trainings", params={"limit": 2})).json()
+    assert [one["id"] for one in first["trainings"]] == ids[:0:-1]
+    second = (await house.a.get("/v1/trainings", params={"limit": 2, "cursor": first["next_cursor"]})).json()
+    assert ([one["id"] for one in second["trainings"]], second["next_cursor"]) == (ids[:1], None)
+    ended = (await house.a.get("/v1/trainings", params={"status": ["cancelled", "failed"]})).json()["trainings"]
+    assert [one["id"] for one in ended] == ids[:1]
+    assert (await house.a.get("/v1/trainings", params={"status": "lost"})).status_code == 422
+
+
+async def test_a_tenant_sees_its_own_trainings_only(house: House) -> None:
+    """Others' are like those that do not exist, in each call, and so are others' files."""
+    made = await create(house)
+    missing = "trn_" + "0" * 24
+    calls = [("GET", ""), ("GET", "/events"), ("DELETE", ""), *(("POST", f"/{one}") for one in ("pause", "cancel"))]
+    for method, path in [*calls, ("POST", "/resume")]:
+        answers = [await house.b.request(method, f"/v1/trainings/{one}{path}") for one in (made["id"], missing)]
+        assert [answer.status_code for answer in answers] == [404, 404], path
+        assert answers[0].text.replace(made["id"], missing) == answers[1].text
+    assert (await house.b.get("/v1/trainings")).json()["trainings"] == []
+    assert (await house.b.get("/v1/trainings", params={"cursor": made["id"]})).status_code == 404
+    for field in ("file_id", "validation_file_id"):
+        body = {"task": "demo", field: made["file_id"]} | ({"examples": ROWS} if field != "file_id" else {})
+        answer = await house.b.post("/v1/trainings", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "file_not_found")
+    assert (await get(house, made))["status"] == "queued"
+
+
+async def test_trainings_need_the_scope_train(house: House) -> None:
+    """403 for a key with all others."""
+    for call in (house.reader.get("/v1/trainings"), house.reader.post("/v1/trainings", json=BODY)):
+        answer = await call
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+
+
+async def test_a_resumed_training_needs_room_as_a_new_one(house: House, worker: PlayedWorker) -> None:
+    """With the answer of a new one; also for OpenAI's client."""
+    made = await create(house)
+    await worker.fail(await worker.begin())
+    await house.limit(max_trainings=0)
+    for path in (f"/v1/trainings/{made['id']}/resume", f"/v1/fine_tuning/jobs/{made['id']}/resume"):
+        answer = await house.a.post(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
+        assert int(answer.headers["retry-after"]) == 60
+    await house.limit(max_training_rows=1)
+    for path in (f"/v1/trainings/{made['id']}/resume", f"/v1/fine_tuning/jobs/{made['id']}/resume"):
+        answer = await house.a.post(path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_quotas_of_trainings(house: House) -> None:
+    """Too many at a time wait, too many rows never fit; neither leaves its rows."""
+    await house.limit(max_trainings=1)
+    made = await create(house)
+    answer = await house.a.post("/v1/trainings", json=BODY)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "quota_exceeded")
+    assert int(answer.headers["retry-after"]) == 60
+    await house.a.post(f"/v1/trainings/{made['id']}/cancel")
+    await house.limit(max_training_rows=3)
+    answer = await house.a.post("/v1/trainings", json={**BODY, "validation": ROWS})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    sentence = f"the training has 4 examples, and a training of tenant {house.tenant!r} may have 3"
+    assert answer.json()["error"]["message"] == sentence
+    usage = (await house.operator.get(f"/v1/tenants/{house.tenant}/usage")).json()
+    assert usage["stored_bytes"] == len(json.dumps(made["request"]))
+
+
+async def test_the_request_of_a_training_needs_room(house: House) -> None:
+    """As an artifact does."""
+    await house.limit(max_stored_bytes=1000)
+    answer = await house.a.post(
+        "/v1/trainings", json={**BODY, "labels": ["good", "bad", "x" * 250, "y" * 250, "z" * 250]}
+    )
+    assert answer.status_code == 202
+    answer = await house.a.post("/v1/trainings", json={**BODY, "labels": ["good", "bad", "x" * 250]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full"), answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/trainings", "/v1/fine_tuning/jobs"])
+async def test_a_repeated_request_gets_the_first_training(house: House, path: str) -> None:
+    """By its key, also after its file is deleted and while the first is being answered; another body is refused."""
+    line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
+    file_id = (await house.upload("t.jsonl", line)).json()["id"]
+    body: dict[str, Any] = {"model": "bitfit", "training_file": file_id} if "jobs" in path else BODY
+    for word in ('"8e03978e-40d5-43dd-bc93-6894a57f9324"', "retry 1"):
+        headers = {"idempotency-key": word}
+        answers = await asyncio.gather(*(house.a.post(path, json=body, headers=headers) for _ in range(3)))
+        assert len({(answer.status_code, answer.json()["id"]) for answer in answers}) == 1
+        assert answers[0].is_success
+        made = answers[0].json()["id"]
+        await house.a.post(f"/v1/trainings/{made}/cancel")
+    await house.a.delete(f"/v1/files/{file_id}")
+    again = await house.a.post(path, json=body, headers=headers)
+    assert (again.is_success, again.json()["id"], again.json()["status"]) == (True, made, "cancelled")
+    assert len((await house.a.get("/v1/trainings")).json()["trainings"]) == 2
+    other = await house.a.post(path, json={**body, "seed": 7}, headers=headers)
+    assert (other.status_code, "was sent with another request" in other.text) == (400 if "jobs" in path else 422, True)
+
+
+async def test_a_repeated_request_leaves_no_rows(house: House) -> None:
+    """Those of the repetitions are deleted."""
+    headers = {"idempotency-key": "once"}
+    answers = await asyncio.gather(*(house.a.post("/v1/trainings", json=BODY, headers=headers) for _ in range(4)))
+    (made,) = {answer.json()["id"]: answer.json() for answer in answers}.values()
+    usage = (await house.operator.get(f"/v1/tenants/{house.tenant}/usage")).json()
+    content = (await house.a.get(f"/v1/files/{made['file_id']}/content")).content
+    assert usage["stored_bytes"] == len(content) + len(json.dumps(made["request"]))
+
+
+@pytest.mark.parametrize("word", ["", "a" * 256])
+async def test_a_key_that_is_none_is_refused(caller: Running, word: str) -> None:
+    """As any other value of the caller's."""
+    answer = await caller.client.post("/v1/trainings", json=BODY, headers={"idempotency-key": word})
+    assert answer.status_code == 422
+
+
+async def test_lists_have_no_requests(house: House) -> None:
+    """A page costs the same with a thousand labels; a list of jobs is cut where it would read too many of them."""
+    labels = [f"{number:04}" + "\u00e9" * 240 for number in range(1000)]
+    rows = [{"text": "x", "label": labels[0]}]
+    made = [await create(house, labels=labels, examples=rows, preset="bitfit") for _ in range(3)]
+    page = await house.a.get("/v1/trainings")
+    assert [one["id"] for one in page.json()["trainings"]] == [one["id"] for one in reversed(made)]
+    assert made[0].keys() - page.json()["trainings"][0].keys() == {"request", "preflight"}
+    first = page.json()["trainings"][0]
+    assert (first["preset"], first["recipe"], first["task_type"], len(page.content) < 3000) == (
+        "bitfit",
+        None,
+        None,
+        True,
+    )
+    jobs = (await house.a.get("/v1/fine_tuning/jobs")).json()
+    assert ([one["id"] for one in jobs["data"]], jobs["has_more"]) == ([made[2]["id"]], True)
+    assert (await get(house, made[0]))["request"]["labels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"labels": ["good", "b\x1bad"]}, "labels.1: label 'b\\x1bad' contains the invisible character U+001B"),
+        ({"validation": [{"text": "x", "label": "a\u202eb"}]}, "row 0 of validation: label 'a\\u202eb' contains"),
+        ({"examples": [*ROWS, {"text": "x", "label": "l" * 257}]}, "row 2 of examples: label 'lllll"),
+        (
+            {"examples": [{"text": "x", "topic": ["a", "b\n"]}], "label_column": "topic", "task_type": "multilabel"},
+            "row 0 of examples: label 'b\\n' contains the invisible character U+000A",
+        ),
+    ],
+)
+async def test_labels_that_no_artifact_may_have_are_refused(
+    caller: Running, change: dict[str, Any], problem: str
+) -> None:
+    """With their rows, before the training waits for a worker."""
+    answer = await caller.client.post("/v1/trainings", json={**BODY, **change})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
+    assert answer.json()["error"]["details"][0].startswith(problem)
+
+
+async def test_other_columns_may_have_any_text(caller: Running) -> None:
+    """So may the answers of texts, and numbers that are labels."""
+    rows = [{"text": "a\x1b", "label": 1}, {"text": "b\u202e", "label": 2}]
+    answer = await caller.client.post("/v1/trainings", json={**BODY, "examples": rows})
+    assert answer.status_code == 202
+    await caller.client.post(f"/v1/trainings/{answer.json()['id']}/cancel")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"examples": None}, "a training has examples or file_id, exactly one of them"),
+        ({"file_id": "file-1"}, "a training has examples or file_id, exactly one of them"),
+        ({"preset": "compactor"}, "preset 'compactor' is unknown, the nearest is 'compacter'; it is one of "),
+        ({"task_type": "clustering"}, "task_type is 'clustering': input should be 'classification'"),
+        ({"task_type": "text2text"}, "text2text needs a T5, and this server's backbone is bert"),
+        ({"budget": {}}, "budget: a budget has steps or minutes, exactly one of them"),
+        ({"budget": {"steps": 1, "minutes": 1}}, "budget: a budget has steps or minutes, exactly one of them"),
+        ({"budget": {"minutes": 0}}, "budget.minutes is 0: input should be greater than 0"),
+        ({"publish": {"alias": "3"}}, "publish: alias '3' is not allowed: a number means a version"),
+        ({"publish": {"alias": "A!"}}, "publish.alias is 'A!': string should match pattern"),
+        ({"task": "No Name"}, "task is 'No Name': string should match pattern"),
+        ({"examples": []}, "examples: list should have at least 1 item"),
+        ({"examples": [{}]}, "examples.0: dictionary should have at least 1 item"),
+        ({"validation_share": 1.0}, "validation_share is 1.0: input should be less than or equal to 0.9"),
+        ({"validation": ROWS, "validation_share": 0.1}, "a training has validation and validation_share; it can"),
+        ({"settings": {"n": {}}}, "settings.n: must be true or false, a finite number, or a text"),
+        ({"seed": -1}, "seed is -1: input should be greater than or equal to 0"),
+        ({"notes": "x"}, "notes is unknown here"),
+        ({"label_column": "a\0"}, "the text of the request 'a\\x00' contains a zero byte or a lone surrogate"),
+        ({"text_columns": ["text", "a\0"]}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"settings": {"a\0": 1}}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"settings": {"template": "a\0"}}, "the text of the request 'a\\x00' contains a zero byte"),
+        ({"metadata": {"a": "\0"}}, "the text of the request '\\x00' contains a zero byte"),
+        ({"recipe": "a\0"}, "the text of the request 'a\\x00' contains a zero byte"),
+    ],
+)
+async def test_what_cannot_be_trained_is_refused_at_once(caller: Running, change: dict[str, Any], message: str) -> None:
+    """In one sentence, before anything is stored."""
+    body = {name: value for name, value in {**BODY, **change}.items() if value is not None}
+    answer = await caller.client.post("/v1/trainings", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
+    assert message in answer.json()["error"]["message"]
+    assert (await caller.client.get("/v1/trainings")).json()["trainings"] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"text": NaN}', "row 1 of examples has the number nan, which is not finite"),
+        ('{"text": 1e999}', "row 1 of examples has the number inf, which is not finite"),
+        ('{"text": ' + "[" * 20 + "]" * 20 + "}", "row 1 of examples nests values deeper than 8 levels"),
+        ('{"text": "\\ud800"}', "row 1 of examples has a lone surrogate, which is no text"),
+    ],
+)
+async def test_hostile_rows_are_refused_in_one_sentence(caller: Running, row: str, message: str) -> None:
+    """Numbers that are none, nests and text that is none."""
+    body = f'{{"task": "demo", "examples": [{{"text": "x", "label": 1}}, {row}]}}'
+    answer = await caller.client.post("/v1/trainings", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
+    assert message in answer.json()["error"]["message"]
+
+
+async def test_trainings_are_in_the_audit_log(house: House) -> None:
+    """Who began and cancelled which."""
+    made = await create(house)
+    await house.a.post(f"/v1/trainings/{made['id']}/cancel")
+    records = (await house.operator.get("/v1/audit", params={"tenant": house.tenant})).json()["records"]
+    own = [one["action"] for one in records if one["subject"] == made["id"]]
+    assert sorted(own) == ["cancel_training", "create_training"]
