@@ -78,7 +78,7 @@ def _is_wire(found: type) -> bool:
 
 def _class(one: Object, *, methods: bool) -> Iterator[str]:
     assert isinstance(one, Class)
-    start = one["__init__"]
+    start = _final(one.all_members["__init__"])
     yield f"\n## {one.name}\n{_text(one)}{_block([_signature(start, one.name)])}"
     for method in _public(one) if methods else ():
         yield f"\n### {one.name}.{method.name}\n{_block([_signature(method)])}{_text(method)}"
@@ -111,9 +111,11 @@ def _fields(one: Object) -> Iterator[tuple[str, Attribute]]:
 
 
 def _public(one: Object) -> Iterator[Function]:
-    for name, member in one.members.items():
-        if isinstance(member, Function) and not name.startswith("_"):
-            yield member
+    """Its own methods, and those of its bases in this package."""
+    for name, member in one.all_members.items():
+        found = _final(member)
+        if isinstance(found, Function) and not name.startswith("_"):
+            yield found
 
 
 def _options(package: Object) -> Iterator[str]:

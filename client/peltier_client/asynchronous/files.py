@@ -1,6 +1,7 @@
 """Files of examples, of requests and of results, and the batches that read them, for asynchronous code."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from os import PathLike
 
 from peltier_client.asynchronous.sender import AsyncSender
@@ -86,3 +87,19 @@ class AsyncBatches:
         """Every batch, newest first, fetched page by page."""
         pages = self._sender.pages(files.list_batches)
         return (batch async for page in pages for batch in page.data)
+
+
+class AsyncFileCalls:
+    """What a client says about files and batches."""
+
+    _sender: AsyncSender
+
+    @cached_property
+    def files(self) -> AsyncFiles:
+        """The files of the tenant."""
+        return AsyncFiles(self._sender)
+
+    @cached_property
+    def batches(self) -> AsyncBatches:
+        """The batches of the tenant."""
+        return AsyncBatches(self._sender)

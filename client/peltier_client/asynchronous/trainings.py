@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from typing import Unpack
 
 import httpx2
@@ -22,6 +22,7 @@ from peltier_client.resources.trainings import (
     TrainingOptions,
     TrainingSources,
     read_sources,
+    succeeded,
 )
 
 logger = logging.getLogger(__name__)
@@ -104,6 +105,36 @@ class AsyncTrainings:
                         yield event
             except httpx2.RequestError as error:
                 raise self._sender.connection.failure(error) from error
+
+
+class AsyncTrainingCalls:
+    """What a client says about trainings."""
+
+    _sender: AsyncSender
+
+    @cached_property
+    def trainings(self) -> AsyncTrainings:
+        """The trainings of the tenant."""
+        return AsyncTrainings(self._sender)
+
+    async def train(
+        self,
+        task: str,
+        examples: Examples,
+        *,
+        validation: Examples | float | None = None,
+        wait: bool = True,
+        **options: Unpack[TrainingOptions],
+    ) -> Training:
+        """Train an adapter on the server and publish it as a version of `task`; returns the training that succeeded.
+
+        `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
+        `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
+        training. Many rows and paths are uploaded as files, which the server deletes when the training has succeeded
+        or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
+        """
+        training = await begin_training(self._sender, task, examples, validation, options)
+        return succeeded(await self.trainings.wait(training.id)) if wait else training
 
 
 async def begin_training(

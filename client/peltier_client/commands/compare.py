@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from peltier_client.asynchronous import AsyncClient
 from peltier_client.bulk.answers import Answers, Case
+from peltier_client.bulk.comparison import Comparison, Difference
 from peltier_client.bulk.comparison import compare as judge
 from peltier_client.bulk.data_file import DataRow, check_columns, open_rows, read_input
 from peltier_client.bulk.progress import progress
@@ -29,9 +32,13 @@ from peltier_client.commands.arguments import (
     with_next_steps,
 )
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
-from peltier_client.commands.tables import print_comparison, print_truncation
+from peltier_client.commands.tables import Heading, print_truncation, show
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.quality.metrics import MetricValues
+
+_MAX_SHOWN_LABELS = 10
+_MAX_SHOWN_CHARS = 200
 
 First = Annotated[str, task_argument("TASK@1", "The first version.")]
 Second = Annotated[str, task_argument("TASK@2", "The version to compare with.")]
@@ -91,7 +98,7 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     found = judge(str(data), cases, answers, label_separator, differences)
     for side in answers:
         print_truncation(side.task, side.num_truncated, len(cases))
-    print_result(found, lambda: print_comparison(found), json=json)
+    print_result(found, lambda: _print_comparison(found), json=json)
 
 
 async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers, Answers]) -> list[Case]:
@@ -136,3 +143,48 @@ def _case(questions: Questions, row: DataRow) -> Case:
     except InvalidInput as error:
         raise InvalidInput(f"{questions.data}:{row.line} {error.message}") from None
     return Case(row.line, input_, row.cells[questions.label_column])
+
+
+def _print_comparison(found: Comparison) -> None:
+    """The metrics of both, the labels and rows that differ, and the verdict in words."""
+    console = Console()
+    first, second = found.first, found.second
+    names = Heading(first.task, 10), Heading(second.task, 10)
+    rows = [_beside(name, first.metrics, second.metrics, name) for name in first.metrics]
+    show([Heading("metric"), *names, Heading("difference")], rows)
+    labels = sorted({*first.classes} & {*second.classes}, key=lambda label: (-abs(_change(found, label)), label))
+    by_label = [
+        (*_beside(label, first.classes[label], second.classes[label], "f1"), f"{first.classes[label]['support']:.0f}")
+        for label in labels[:_MAX_SHOWN_LABELS]
+        if _change(found, label)
+    ]
+    if by_label:
+        console.print()
+        show([Heading("F1 of label", 16), *names, Heading("difference"), Heading("rows")], by_label)
+    if found.differences:
+        console.print()
+        headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
+        longest = _MAX_SHOWN_CHARS if console.is_terminal else None
+        show(headings, [_differing_row(row, longest) for row in found.differences])
+    console.print()
+    Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
+
+
+def _beside(name: str, first: MetricValues, second: MetricValues, metric: str) -> tuple[str, str, str, str]:
+    return name, f"{first[metric]:.4f}", f"{second[metric]:.4f}", f"{second[metric] - first[metric]:+.4f}"
+
+
+def _change(found: Comparison, label: str) -> float:
+    return found.second.classes[label]["f1"] - found.first.classes[label]["f1"]
+
+
+def _differing_row(row: Difference, longest: int | None) -> tuple[str, ...]:
+    text = row.input if isinstance(row.input, str) else " | ".join(row.input)
+    short = text if longest is None or len(text) <= longest else f"{text[:longest]}…"
+    return str(row.line), short, *(_shown_answer(value) for value in (row.label, row.first, row.second))
+
+
+def _shown_answer(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

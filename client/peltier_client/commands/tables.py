@@ -12,7 +12,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from peltier_client.bulk.comparison import Comparison, Difference
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.results import Prediction, Predictions
 from peltier_client.protocol import (
@@ -29,7 +28,6 @@ from peltier_client.protocol import (
     UploadedVersion,
     VersionSummary,
 )
-from peltier_client.quality.metrics import MetricValues
 
 _GAP = 2
 _PIPE_WIDTH = 1_000_000
@@ -38,8 +36,6 @@ _MAX_WORD_LEN = 24
 CellTexts = Sequence[str]
 # A moment is wrapped between its date and its time.
 _DATE = len("2026-11-21")
-_MAX_SHOWN_LABELS = 10
-_MAX_SHOWN_CHARS = 200
 _MAX_SHOWN_VALUES = 4
 
 
@@ -252,31 +248,6 @@ def print_task_answers(found: Mapping[str, Predictions | PeltierError]) -> None:
         show([Heading("task", 16), Heading("version"), Heading("answer", 16), Heading("score", 12)], rows)
 
 
-def print_comparison(found: Comparison) -> None:
-    """The metrics of both, the labels and rows that differ, and the verdict in words."""
-    console = Console()
-    first, second = found.first, found.second
-    names = Heading(first.task, 10), Heading(second.task, 10)
-    rows = [_beside(name, first.metrics, second.metrics, name) for name in first.metrics]
-    show([Heading("metric"), *names, Heading("difference")], rows)
-    labels = sorted({*first.classes} & {*second.classes}, key=lambda label: (-abs(_change(found, label)), label))
-    by_label = [
-        (*_beside(label, first.classes[label], second.classes[label], "f1"), f"{first.classes[label]['support']:.0f}")
-        for label in labels[:_MAX_SHOWN_LABELS]
-        if _change(found, label)
-    ]
-    if by_label:
-        console.print()
-        show([Heading("F1 of label", 16), *names, Heading("difference"), Heading("rows")], by_label)
-    if found.differences:
-        console.print()
-        headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
-        longest = _MAX_SHOWN_CHARS if console.is_terminal else None
-        show(headings, [_differing_row(row, longest) for row in found.differences])
-    console.print()
-    Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
-
-
 def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:
     """A warning on stderr if inputs were truncated."""
     if num_truncated:
@@ -330,26 +301,6 @@ def _score(prediction: Prediction) -> str:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB"
-
-
-def _beside(name: str, first: MetricValues, second: MetricValues, metric: str) -> tuple[str, str, str, str]:
-    return name, f"{first[metric]:.4f}", f"{second[metric]:.4f}", f"{second[metric] - first[metric]:+.4f}"
-
-
-def _change(found: Comparison, label: str) -> float:
-    return found.second.classes[label]["f1"] - found.first.classes[label]["f1"]
-
-
-def _differing_row(row: Difference, longest: int | None) -> tuple[str, ...]:
-    text = row.input if isinstance(row.input, str) else " | ".join(row.input)
-    short = text if longest is None or len(text) <= longest else f"{text[:longest]}…"
-    return str(row.line), short, *(_shown_answer(value) for value in (row.label, row.first, row.second))
-
-
-def _shown_answer(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _state(version: VersionSummary, live: Split) -> str:

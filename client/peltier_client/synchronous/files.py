@@ -2,6 +2,7 @@
 """Files of examples, of requests and of results, and the batches that read them, for ordinary code."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from os import PathLike
 
 from peltier_client.exchange.transfer import OnProgress
@@ -85,3 +86,19 @@ class Batches:
         """Every batch, newest first, fetched page by page."""
         pages = self._sender.pages(files.list_batches)
         return (batch for page in pages for batch in page.data)
+
+
+class FileCalls:
+    """What a client says about files and batches."""
+
+    _sender: Sender
+
+    @cached_property
+    def files(self) -> Files:
+        """The files of the tenant."""
+        return Files(self._sender)
+
+    @cached_property
+    def batches(self) -> Batches:
+        """The batches of the tenant."""
+        return Batches(self._sender)

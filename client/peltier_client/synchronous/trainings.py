@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from functools import partial
+from functools import cached_property, partial
 from typing import Unpack
 
 import httpx2
@@ -21,6 +21,7 @@ from peltier_client.resources.trainings import (
     TrainingOptions,
     TrainingSources,
     read_sources,
+    succeeded,
 )
 from peltier_client.synchronous.files import Files
 from peltier_client.synchronous.sender import Sender
@@ -105,6 +106,36 @@ class Trainings:
                         yield event
             except httpx2.RequestError as error:
                 raise self._sender.connection.failure(error) from error
+
+
+class TrainingCalls:
+    """What a client says about trainings."""
+
+    _sender: Sender
+
+    @cached_property
+    def trainings(self) -> Trainings:
+        """The trainings of the tenant."""
+        return Trainings(self._sender)
+
+    def train(
+        self,
+        task: str,
+        examples: Examples,
+        *,
+        validation: Examples | float | None = None,
+        wait: bool = True,
+        **options: Unpack[TrainingOptions],
+    ) -> Training:
+        """Train an adapter on the server and publish it as a version of `task`; returns the training that succeeded.
+
+        `examples` are rows (dictionaries with a text and a label), or the path of a JSONL, CSV or TSV file, and
+        `validation` too, or the share of the examples to validate on. With `wait` false it returns the queued
+        training. Many rows and paths are uploaded as files, which the server deletes when the training has succeeded
+        or was cancelled, unless `keep_examples` is true. Raises `TrainingFailed` with the reason.
+        """
+        training = begin_training(self._sender, task, examples, validation, options)
+        return succeeded(self.trainings.wait(training.id)) if wait else training
 
 
 def begin_training(
