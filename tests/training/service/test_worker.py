@@ -4,6 +4,9 @@ The tests of the gate do the jobs in their own process; `test_command.py` has on
 """
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, chdir
 from dataclasses import replace
@@ -332,27 +335,15 @@ async def test_processes_that_are_killed_end_a_training(
     )
 
 
-def killing(start: Any, started: list[Any], num: int = 99) -> Any:
+def killing(start: Any, started: list[Any]) -> Any:
     @asynccontextmanager
     async def kill(self: Children, job: Any) -> AsyncIterator[Any]:
         async with start(self, job) as child:
             started.append(child)
-            if len(started) <= num:
-                child._process.end()
+            child._process.end()
             yield child
 
     return kill
-
-
-@pytest.mark.slow
-async def test_a_process_that_was_killed_once_harms_nothing(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-):
-    """The second one ends the training."""
-    monkeypatch.setattr(Children, "start", killing(Children.start, [], num=1))
-    training = await queue.add(jsonl(praise()))
-    await make_worker().run()
-    assert (await queue.find(training)).state == "publishing"
 
 
 @pytest.mark.slow
@@ -417,3 +408,29 @@ async def test_a_registry_that_stays_away_ends_the_hold(
             async with asyncio.timeout(120):
                 await ended.wait()
         assert (await queue.find(training)).holder == "w1"
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from peltier_training.service.worker import Scratch
+(Scratch(Path(sys.argv[1])).create("trn") / "train.jsonl").write_text("private")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_nothing_stays(tmp_path: Path):
+    """Only this user reads it meanwhile."""
+    with Scratch(tmp_path) as scratch:
+        (scratch.create("trn") / "train.jsonl").write_text("private")
+        assert os.stat(scratch.path).st_mode & 0o77 == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_worker_left_is_removed_by_the_next(tmp_path: Path):
+    """What a running one has is not."""
+    with Scratch(tmp_path) as running:
+        subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+        assert len(list(tmp_path.iterdir())) == 2
+        with Scratch(tmp_path) as later:
+            assert sorted(tmp_path.iterdir()) == sorted([running.path, later.path])
