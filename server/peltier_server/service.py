@@ -34,7 +34,7 @@ from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
 from peltier_server.residency.leases import AdapterKey, MemoryBudget
-from peltier_server.residency.loader import ProvingLoader, StoreLoader
+from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.pins import Pins, WarmList
 from peltier_server.residency.slots import Slots
 from peltier_server.runner.supervisor import WorkerSupervisor
@@ -94,11 +94,16 @@ class Service:
             max_restarts=queue.max_runner_restarts,
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
-        loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=limits.max_adapter_cost)
+        loader = StoreLoader(
+            backbone,
+            store.blobs,
+            self._workers,
+            max_adapter_cost=limits.max_adapter_cost,
+            # The scores of an adapter that another server accepted in float32 may differ too much here.
+            batcher=None if backbone.precision == "float32" else self.batcher,
+        )
         budget = MemoryBudget(memory.device_bytes, memory.host_bytes, memory.max_load_wait_seconds)
-        # The scores of an adapter that another server accepted in float32 may differ too much here.
-        cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
-        self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
+        self.slots = Slots(loader, budget, metrics)
         self.pins = Pins(self.slots, self.catalog.pinned, metrics)
         self.warm_list = WarmList(self.slots, self.pins, metrics, memory.max_warm_seconds)
         self.quarantine = Quarantine(metrics)
@@ -136,7 +141,7 @@ class Service:
             await require_own(registry, blobs)
             authenticator.keyring.now = registry.now
             catalog = Catalog()
-            sync = RegistrySync(registry, catalog, [authenticator])
+            sync = RegistrySync(registry, catalog, authenticator)
             await sync.catch_up()
             compute = settings.compute
             logger.info("loading backbone %s", compute.backbone)

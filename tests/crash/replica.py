@@ -21,7 +21,7 @@ class SyncedReplica:
     def __init__(self, registry: Registry, blobs: Blobs) -> None:
         self.registry = registry
         self._catalog, self._keyring = Catalog(), Keyring()
-        self._sync = RegistrySync(self.registry, self._catalog, [self._keyring])
+        self._sync = RegistrySync(self.registry, self._catalog, self._keyring)
         self._watch = StoreWatch(self._sync, blobs)
 
     async def open(self) -> None:
@@ -57,7 +57,7 @@ class SyncedReplica:
 async def read_image(registry: Registry) -> dict[str, Any]:
     """The image of a replica that starts now."""
     catalog, keyring = Catalog(), Keyring()
-    await RegistrySync(registry, catalog, [keyring]).catch_up()
+    await RegistrySync(registry, catalog, keyring).catch_up()
     return _image_of(catalog, keyring)
 
 

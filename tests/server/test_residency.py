@@ -34,11 +34,6 @@ from tests.server.conftest import until
 TEXT = "a good film"
 
 
-def level(_: str) -> float:
-    """Equal weights for all tenants."""
-    return 1.0
-
-
 PRESETS = ("compacter", "lora", "unipelt-apl", "prefix")
 NAMES = st.sampled_from([f"{preset}-{number}" for preset in PRESETS for number in range(2)])
 
@@ -85,8 +80,8 @@ class Machine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
 
-    async def _make(self, loader: StoreLoader) -> Slots[AdapterKey, Artifact, Resident]:
-        return Slots(loader, MemoryBudget(self.device_bytes, self.device_bytes // 2), Metrics(), level)
+    async def _make(self, loader: StoreLoader) -> Slots:
+        return Slots(loader, MemoryBudget(self.device_bytes, self.device_bytes // 2), Metrics())
 
     def owned(self, name: str) -> AdapterKey:
         return AdapterKey("default", self.store.digests[name][self.current[name]])
@@ -223,12 +218,12 @@ def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None
     device_bytes, host_bytes = store.nbytes // 5, store.nbytes // 10
     owned = [AdapterKey("default", digest) for digests in store.digests.values() for digest in digests]
 
-    async def use(slots: Slots[AdapterKey, Artifact, Resident], number: int) -> None:
+    async def use(slots: Slots, number: int) -> None:
         async with slots.lease(owned[number], "default"):
             await asyncio.sleep(0)
 
     async def act(loader: WatchedLoader, pages: WatchedPages) -> None:
-        slots = Slots(loader, MemoryBudget(device_bytes, host_bytes), Metrics(), level)
+        slots = Slots(loader, MemoryBudget(device_bytes, host_bytes), Metrics())
         for group in groups:
             await asyncio.gather(*(use(slots, number) for number in group))
             assert loader.held_bytes == slots.device.used_bytes

@@ -12,7 +12,6 @@ from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.golden.golden import golden_rows, is_rounded, judge_golden, keep_recorded
 from peltier_adapters.golden.identity import SubstituteProof
-from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
 from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport, check_alias, check_name
 from peltier_store.blobs.blobs import Blobs
@@ -68,7 +67,7 @@ class Publisher:
         self,
         store: Store,
         loader: StoreLoader,
-        slots: Slots[AdapterKey, Artifact, Resident],
+        slots: Slots,
         batcher: Batcher,
         metrics: Metrics,
     ) -> None:

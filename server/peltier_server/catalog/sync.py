@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from peltier_client.errors import NotReady
 from peltier_store.registry import (
@@ -19,10 +18,12 @@ from peltier_store.registry import (
 )
 
 from peltier_server import retry_hints
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +37,6 @@ _CHARS_ON_THE_LOOP = 65_536
 Reader = Callable[[RegistrySnapshot], Awaitable[None]]
 
 
-class Image(Protocol):
-    """Another object in memory that follows the registry."""
-
-    def apply(self, snapshot: RegistrySnapshot) -> None:
-        """Applies the changes, or replaces everything by a whole snapshot."""
-
-
-class Retiring(Protocol):
-    """The adapters in memory."""
-
-    def retire(self, key: AdapterKey) -> None:
-        """Drops an adapter that no version of its tenant has any more."""
-
-
 class RegistrySync:
     """Applies the changes of all replicas within a quarter of a second and the time to read them.
 
@@ -58,12 +45,12 @@ class RegistrySync:
     while the registry is gone, `require_current` raises `NotReady`.
     """
 
-    def __init__(self, registry: Registry, catalog: Catalog, images: Iterable[Image] = ()) -> None:
+    def __init__(self, registry: Registry, catalog: Catalog, authenticator: Authenticator | None = None) -> None:
         self.position: Position | None = None
         self._registry = registry
         self._catalog = catalog
-        self._images = tuple(images)
-        self._retiring: Retiring | None = None
+        self._authenticator = authenticator
+        self._slots: Slots | None = None
         self._on_change: Callable[[], None] | None = None
         self._followers = list[Callable[[], None]]()
         self._readers = list[Reader]()
@@ -74,10 +61,10 @@ class RegistrySync:
         self._is_failing = self._is_gone = False
         self._timeout_seconds = _READ_SECONDS
 
-    def start(self, retiring: Retiring, on_change: Callable[[], None] | None = None) -> None:
+    def start(self, slots: Slots, on_change: Callable[[], None] | None = None) -> None:
         """Starts polling. Adapters that no version has any more are retired. Calls `on_change` when adapters have
         changed."""
-        self._retiring, self._on_change = retiring, on_change
+        self._slots, self._on_change = slots, on_change
         self._polling.start(self._poll())
 
     def follow(self, on_revision: Callable[[], None]) -> None:
@@ -135,8 +122,8 @@ class RegistrySync:
             self.position = None
             snapshot = await self._snapshot()
         # Before the adapters, because revoked keys must lose their access first.
-        for image in self._images:
-            image.apply(snapshot)
+        if self._authenticator is not None:
+            self._authenticator.apply(snapshot)
         await self._apply_all(snapshot)
         if snapshot.position != self.position or self._has_new_reader:
             await self._read_rest(snapshot)
@@ -205,8 +192,8 @@ class RegistrySync:
         return snapshot
 
     def _retire(self, gone: AdapterKey) -> None:
-        if self._retiring is not None and not self._catalog.holds(gone):
-            self._retiring.retire(gone)
+        if self._slots is not None and not self._catalog.holds(gone):
+            self._slots.retire(gone)
 
     async def _poll(self) -> None:
         while True:

@@ -13,7 +13,6 @@ from typing import Any
 
 from peltier_adapters.answers import vectors
 from peltier_adapters.answers.entities import tag_row
-from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.generation import Decoding
@@ -66,7 +65,7 @@ from peltier_server.inference.tokenizing import EncodedInput, InputReader, Readi
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, RowsOutcome, Terms
-from peltier_server.residency.leases import AdapterKey, Lease
+from peltier_server.residency.leases import Lease
 from peltier_server.residency.slots import Slots
 from peltier_server.runner.isolation import NotFinite
 from peltier_server.tracing import RequestTrace
@@ -121,7 +120,7 @@ class Predictor:
         self,
         backbone: Backbone,
         catalog: Catalog,
-        slots: Slots[AdapterKey, Artifact, Resident],
+        slots: Slots,
         batcher: Batcher,
         limits: Limits,
     ) -> None:
@@ -427,7 +426,7 @@ def _reducer(task: TaskSpec, parameters: Parameters) -> Reduce | None:
     return None
 
 
-def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease[Resident], outcome: RowsOutcome[Any]) -> None:
+def _trace_work(trace: RequestTrace, leased_at: float, lease: Lease, outcome: RowsOutcome[Any]) -> None:
     trace.add("load", leased_at - lease.load_seconds, leased_at, {"peltier.tier": lease.tier})
     trace.add_work(leased_at, outcome.queue_seconds, outcome.compute_seconds, outcome.batch_span)
 

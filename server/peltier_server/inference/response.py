@@ -12,7 +12,6 @@ from peltier_adapters.answers.labels import answer, ranking_answer
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.batch.row import RowGates, RowOutput
 from peltier_adapters.generation import Draft, text_answer
-from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.tokenizer import Tokenizer
@@ -207,7 +206,7 @@ def count_new_tokens(outputs: Sequence[AnyOutput]) -> int | None:
     return sum(len(draft.ids) for draft in drafts) if drafts else None
 
 
-def create_timings(lease: Lease[Resident], outcome: RowsOutcome[Any], total_seconds: float) -> PhaseTimes:
+def create_timings(lease: Lease, outcome: RowsOutcome[Any], total_seconds: float) -> PhaseTimes:
     """The times of a request, to the microsecond."""
     seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
     return PhaseTimes(*[int(1e6 * value + 0.5) / 1000 for value in seconds])

@@ -3,24 +3,21 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import StorageFull
 from peltier_client.protocol import Tier
 
 from peltier_server import retry_hints
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.fetches import Fetch
-from peltier_server.residency.host import Sized
-from peltier_server.residency.line import Verdict
+from peltier_server.residency.turns import Verdict
 
-K = TypeVar("K", bound=Hashable)
-A = TypeVar("A", bound=Sized)
-R = TypeVar("R")
 # Pins leave half of the device to other adapters.
 _PINNED_PARTS = 2
 
@@ -34,32 +31,36 @@ class AdapterKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lease(Generic[R]):
+class Lease:
     """The right to use an adapter on the device. `tier` is where it was found, `load_seconds` the time of its load."""
 
-    resident: R
+    resident: Resident
     tier: Tier
     load_seconds: float
 
 
-class SlotEntry(Generic[K, A, R]):
+class SlotEntry:
     """One adapter that is on the device or will be.
 
-    It is fetched unless its artifact is known; then its size is known, and it is installed once there is room.
+    It is fetched unless its artifact is known; then its size is known, and it is installed once there is room. Until
+    its fetch has `begun`, the fetch waits in the lines of the tenants `askers`; then it is `charged_to` one of them.
     `wanted` counts the callers that lease it or wait for it, `leases` those that lease it, by tenant. It is `fresh`
     until the first caller wants it, and `gone` once it has been dropped: callers that still wait for it begin again.
     `begun_at` is in seconds of `time.monotonic`.
     """
 
-    fetch: Fetch[K, A]
+    fetching: asyncio.Task[None]
 
-    def __init__(self, key: K, found_in: Tier) -> None:
+    def __init__(self, key: AdapterKey, found_in: Tier) -> None:
         self.key = key
         self.found_in: Tier = found_in
-        self.artifact: A | None = None
+        self.artifact: Artifact | None = None
+        self.askers: set[str] = set()
+        self.begun = asyncio.Event()
+        self.charged_to: str | None = None
         self.fetched = False
         self.nbytes = 0
-        self.installing: asyncio.Task[R] | None = None
+        self.installing: asyncio.Task[Resident] | None = None
         self.begun_at = time.monotonic()
         self.wanted = 0
         self.leases: Counter[str] = Counter()
@@ -72,44 +73,16 @@ class SlotEntry(Generic[K, A, R]):
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Its fetch and its installation, as far as they have begun."""
-        fetching = [self.fetch.task] if self.fetch.begun.is_set() else []
+        fetching = [self.fetching] if self.begun.is_set() else []
         return [*fetching, *([] if self.installing is None else [self.installing])]
 
 
 @dataclass(eq=False)
-class SlotClaim(Generic[K, A, R]):
+class SlotClaim:
     """A caller that waits for room. `granted` is False if the adapter was dropped meanwhile."""
 
-    entry: SlotEntry[K, A, R]
+    entry: SlotEntry
     granted: asyncio.Future[bool]
-
-
-class Leaser(Protocol[K, A, R]):
-    """Begins and ends leases."""
-
-    async def begin_lease(self, key: K, tenant: str, artifact: A | None) -> tuple[SlotEntry[K, A, R], Lease[R]]:
-        """The lease, and the entry by which it is ended."""
-
-    def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
-        """Ends a lease of `tenant`."""
-
-
-class Leasing(Generic[K, A, R]):
-    """A block that leases an adapter. A generator as a context manager takes four times as long."""
-
-    __slots__ = ("_asked", "_entry", "_slots")
-
-    def __init__(self, slots: Leaser[K, A, R], key: K, tenant: str, artifact: A | None) -> None:
-        self._slots = slots
-        self._asked = key, tenant, artifact
-        self._entry: SlotEntry[K, A, R]
-
-    async def __aenter__(self) -> Lease[R]:
-        self._entry, lease = await self._slots.begin_lease(*self._asked)
-        return lease
-
-    async def __aexit__(self, *_: object) -> None:
-        self._slots.end_lease(self._entry, self._asked[1])
 
 
 @dataclass(frozen=True)
@@ -121,7 +94,7 @@ class MemoryBudget:
     wait_seconds: float = 10.0
 
 
-class DeviceTier(Generic[K, A, R]):
+class DeviceTier:
     """Counts at most `max_bytes` of adapters, those that are being installed too, and the leases of each tenant. Calls
     `drop` with each adapter that it evicts. Belongs to the event loop.
 
@@ -134,18 +107,18 @@ class DeviceTier(Generic[K, A, R]):
     of the above holds for the rest of the device. So an adapter of up to half the device can always be loaded.
     """
 
-    def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry[K, A, R]], None]) -> None:
+    def __init__(self, max_bytes: int, metrics: Metrics, drop: Callable[[SlotEntry], None]) -> None:
         self.max_bytes = max_bytes
         # Bytes with leases; `used_bytes` also counts idle adapters, and installations from their reservation on.
         self._leased = Shares(max_bytes)
         self.used_bytes = 0
         self._num_adapters = 0
-        self._pinned: dict[K, SlotEntry[K, A, R]] = {}
+        self._pinned: dict[AdapterKey, SlotEntry] = {}
         # Loaded adapters without leases, the least recently used first. They are told apart by entry, because a deleted
         # adapter that is still leased may have a successor of the same key.
-        self._idle: OrderedDict[SlotEntry[K, A, R], None] = OrderedDict()
+        self._idle: OrderedDict[SlotEntry, None] = OrderedDict()
         # Those with leases, some of them still being installed.
-        self._in_use: dict[SlotEntry[K, A, R], None] = {}
+        self._in_use: dict[SlotEntry, None] = {}
         self._metrics = metrics
         self._drop = drop
 
@@ -159,7 +132,7 @@ class DeviceTier(Generic[K, A, R]):
         return self._leased.capacity
 
     @property
-    def pinned(self) -> set[K]:
+    def pinned(self) -> set[AdapterKey]:
         """The keys of the pinned adapters."""
         return set(self._pinned)
 
@@ -178,7 +151,7 @@ class DeviceTier(Generic[K, A, R]):
         mean_bytes = self.used_bytes / max(self._num_adapters, 1)
         return int((self.max_bytes - self.used_bytes) / mean_bytes) if mean_bytes else 1
 
-    def loaded(self) -> Iterator[K]:
+    def loaded(self) -> Iterator[AdapterKey]:
         """The keys of the loaded adapters: those in use, then the pinned ones, then the idle ones, the most recently
         used first."""
         pinned = (entry for entry in self._pinned.values() if not entry.leases)
@@ -188,7 +161,7 @@ class DeviceTier(Generic[K, A, R]):
         """Whether so many bytes are free without an eviction."""
         return self.used_bytes + num_bytes <= self.max_bytes
 
-    def try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
+    def try_lease(self, entry: SlotEntry, tenant: str) -> Verdict:
         """Leases `entry` to `tenant` if its share and the room allow it. Evicts idle adapters for one that is not on
         the device; its room is free then, and the caller installs it at once."""
         if not entry.is_pinned and not entry.leases[tenant]:
@@ -203,7 +176,7 @@ class DeviceTier(Generic[K, A, R]):
         self._in_use[entry] = None
         return Verdict.GRANTED
 
-    def end_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+    def end_lease(self, entry: SlotEntry, tenant: str) -> bool:
         """Ends a lease. Returns whether it was the last one of `tenant`, which leaves more to others."""
         entry.leases[tenant] -= 1
         if entry.leases[tenant]:
@@ -215,7 +188,7 @@ class DeviceTier(Generic[K, A, R]):
             del self._in_use[entry]
         return True
 
-    def pin(self, entry: SlotEntry[K, A, R]) -> None:
+    def pin(self, entry: SlotEntry) -> None:
         """Keeps a loaded adapter until `unpin`. Raises `StorageFull` if it does not fit beside other pins."""
         if entry.is_pinned:
             return
@@ -233,7 +206,7 @@ class DeviceTier(Generic[K, A, R]):
         self._idle.pop(entry, None)
         self._report()
 
-    def unpin(self, entry: SlotEntry[K, A, R]) -> None:
+    def unpin(self, entry: SlotEntry) -> None:
         """Ends the pin of an adapter, if it has one. The tenants that lease it are charged again."""
         if not entry.is_pinned:
             return
@@ -243,16 +216,16 @@ class DeviceTier(Generic[K, A, R]):
         self._charge(entry, 1)
         self._report()
 
-    def _charge(self, entry: SlotEntry[K, A, R], sign: int) -> None:
+    def _charge(self, entry: SlotEntry, sign: int) -> None:
         """Charges the tenants that lease an adapter for it, or gives it back to them."""
         for number, holder in enumerate(entry.leases):
             self._leased.take(holder, sign * entry.nbytes, 0 if number else sign * entry.nbytes)
 
-    def begin_install(self, entry: SlotEntry[K, A, R]) -> None:
+    def begin_install(self, entry: SlotEntry) -> None:
         """Counts the bytes of an adapter from now on."""
         self.used_bytes += entry.nbytes
 
-    def end_install(self, entry: SlotEntry[K, A, R], *, succeeded: bool) -> None:
+    def end_install(self, entry: SlotEntry, *, succeeded: bool) -> None:
         """Counts an installed adapter, or no longer the bytes of one whose installation failed."""
         if succeeded:
             self._num_adapters += 1
@@ -260,14 +233,14 @@ class DeviceTier(Generic[K, A, R]):
             self.used_bytes -= entry.nbytes
         self._report()
 
-    def remove(self, entry: SlotEntry[K, A, R]) -> None:
+    def remove(self, entry: SlotEntry) -> None:
         """Counts an installed adapter no longer."""
         self._idle.pop(entry, None)
         self.used_bytes -= entry.nbytes
         self._num_adapters -= 1
         self._report()
 
-    def let_idle(self, entry: SlotEntry[K, A, R]) -> None:
+    def let_idle(self, entry: SlotEntry) -> None:
         """Nobody leases the adapter, so it may be evicted unless it is pinned: it is the most recently used one."""
         if not entry.is_pinned:
             self._idle[entry] = None

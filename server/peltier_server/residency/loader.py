@@ -29,11 +29,27 @@ _QUICK_BYTES = 1024 * 1024
 
 
 class StoreLoader:
-    """The `AdapterLoader` of the server: it reads blobs, parses in `executor`, and installs in banks. It refuses an
-    adapter that costs more than `max_adapter_cost` times the backbone (`AdapterCost`), also one stored before."""
+    """Reads blobs, parses in `executor`, and installs in banks, without blocking the event loop. It refuses an adapter
+    that costs more than `max_adapter_cost` times the backbone (`AdapterCost`), also one stored before.
 
-    def __init__(self, backbone: Backbone, blobs: Blobs, executor: Executor, *, max_adapter_cost: float = 1.0) -> None:
+    With a `batcher` it runs the golden examples of each adapter when it first comes from the store. A server in another
+    precision may have published it: replicas share a store, and a server may be started again with another `dtype`. The
+    examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the adapter is in memory
+    only while they run, and is not counted in the device's bytes; there are at most as many as fetches in progress.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        blobs: Blobs,
+        executor: Executor,
+        *,
+        max_adapter_cost: float = 1.0,
+        batcher: Batcher | None = None,
+    ) -> None:
         self.backbone = backbone
+        self._batcher = batcher
+        self._proved: set[str] = set()
         self._max_adapter_cost = max_adapter_cost
         self._blobs = blobs
         self._executor = executor
@@ -45,7 +61,17 @@ class StoreLoader:
             return await self._blobs.load(key.digest, partial(self._load, digest=key.digest))
 
     async def prove(self, artifact: Artifact, tenant: str) -> None:
-        """Nothing: the server that published the adapter has proved it in float32."""
+        """Runs the golden examples, unless the server has no need to; raises InferenceFailed, QueueFull, or an
+        ArtifactError that says how their outputs differ."""
+        if self._batcher is None or artifact.digest in self._proved:
+            return
+        manifest = artifact.manifest
+        resident = await self.install(artifact)
+        rows = await asyncio.to_thread(golden_rows, self.backbone, manifest, resident)
+        outcome = await self._batcher.compute(rows, Terms(tenant), reduce=keep_recorded)
+        if reasons := judge_stored(self.backbone, manifest, outcome.outputs):
+            raise ArtifactError(reasons)
+        self._proved.add(artifact.digest)
 
     async def parse(self, data: bytes) -> Artifact:
         """Reads and checks `data`; an ArtifactError has every reason."""
@@ -93,43 +119,3 @@ def _telling_lack_of_memory() -> Iterator[None]:
             raise
         sentence = "the server has too little memory to load this adapter at the moment"
         raise Unavailable(sentence, retry_after=retry_hints.SOON) from error
-
-
-class ProvingLoader:
-    """An `AdapterLoader` that runs the golden examples of each adapter when it first comes from the store.
-
-    A server in another precision may have published it: replicas share a store, and a server may be started again with
-    another `dtype`. The examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the
-    adapter is in memory only while they run, and is not counted in the device's bytes; there are at most as many as
-    fetches in progress.
-    """
-
-    def __init__(self, loader: StoreLoader, batcher: Batcher) -> None:
-        self._loader = loader
-        self._batcher = batcher
-        self._proved: set[str] = set()
-
-    async def fetch(self, key: AdapterKey) -> Artifact:
-        """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self._loader.fetch(key)
-
-    async def prove(self, artifact: Artifact, tenant: str) -> None:
-        """Runs the golden examples; raises InferenceFailed, QueueFull, or an ArtifactError that says how their outputs
-        differ."""
-        if artifact.digest in self._proved:
-            return
-        backbone, manifest = self._loader.backbone, artifact.manifest
-        resident = await self._loader.install(artifact)
-        rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
-        outcome = await self._batcher.compute(rows, Terms(tenant), reduce=keep_recorded)
-        if reasons := judge_stored(backbone, manifest, outcome.outputs):
-            raise ArtifactError(reasons)
-        self._proved.add(artifact.digest)
-
-    def device_bytes(self, artifact: Artifact) -> int:
-        """The bytes of its served parts on the device."""
-        return self._loader.device_bytes(artifact)
-
-    async def install(self, artifact: Artifact) -> Resident:
-        """Copies to memory that no batch reads."""
-        return await self._loader.install(artifact)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import NotReady, PeltierError
@@ -31,7 +30,7 @@ class Pins:
 
     def __init__(
         self,
-        slots: Slots[AdapterKey, Any, Any],
+        slots: Slots,
         wanted: Callable[[], Collection[AdapterKey]],
         metrics: Metrics,
     ) -> None:
@@ -119,7 +118,7 @@ class WarmList:
     `max_seconds`.
     """
 
-    def __init__(self, slots: Slots[AdapterKey, Any, Any], pins: Pins, metrics: Metrics, max_seconds: float) -> None:
+    def __init__(self, slots: Slots, pins: Pins, metrics: Metrics, max_seconds: float) -> None:
         self._slots = slots
         self._pins = pins
         self._metrics = metrics

@@ -70,8 +70,8 @@ async def replica(
     registry, catalog = await Registry.open(url, migrate=False), Catalog()
     keys = Keys(catalog)
     manifest = json.dumps(read_header(make_artifact(bert, "bitfit"))[0].model_dump(mode="json"))
-    replica = Replica(registry, catalog, keys, RegistrySync(registry, catalog, [keys]), [], manifest)
-    replica.sync._retiring = replica
+    replica = Replica(registry, catalog, keys, RegistrySync(registry, catalog, keys), [], manifest)
+    replica.sync._slots = replica
     await replica.publish("first")
     await replica.sync.catch_up()
     yield replica

@@ -14,7 +14,7 @@ SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
 # What they take in the host tier: a file may be lighter than what is built of it.
 HOST_SIZES = {"a": 3, "b": 2, "c": 4, "d": 1, "e": 7}
 DEVICE_BYTES, HOST_BYTES = 10, 8
-WEIGHTS = {"t": 1.0, "u": 2.0, "v": 1.0}
+TENANTS = ("t", "u", "v")
 
 
 class LoadFailed(Exception):
@@ -75,7 +75,7 @@ class FakeLoader:
 def make_slots(
     loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = HOST_BYTES, seconds: float = 60
 ) -> Slots:
-    return Slots(loader, MemoryBudget(device_bytes, host_bytes, seconds), Metrics(), WEIGHTS.__getitem__)
+    return Slots(loader, MemoryBudget(device_bytes, host_bytes, seconds), Metrics())
 
 
 async def settle() -> None:

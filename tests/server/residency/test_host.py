@@ -11,7 +11,7 @@ class Thing:
     nbytes: int
 
 
-def make_cache(max_bytes: int) -> HostCache[str, Thing]:
+def make_cache(max_bytes: int) -> HostCache:
     return HostCache(max_bytes, Metrics())
 
 
@@ -61,7 +61,7 @@ def test_the_cache_is_filled_to_its_last_byte() -> None:
 def test_each_eviction_is_counted_and_nothing_else() -> None:
     """Neither a deletion, nor what is put again, nor what is too large to be kept."""
     metrics = Metrics()
-    cache: HostCache[str, Thing] = HostCache(10, metrics)
+    cache: HostCache = HostCache(10, metrics)
     evictions = metrics.evictions.labels("host")
     for key in "ab":
         cache.put(key, Thing(4))

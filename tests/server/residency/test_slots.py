@@ -11,7 +11,6 @@ from peltier_server.residency.slots import Slots
 
 from tests.server.residency.fake_loader import (
     SIZES,
-    WEIGHTS,
     FakeArtifact,
     FakeLoader,
     FakeResident,
@@ -207,7 +206,7 @@ async def test_a_prefetch_that_fails_is_tried_again() -> None:
 async def test_gauges_tell_what_the_device_holds() -> None:
     """They are right after loads, an eviction and a deletion during a lease."""
     metrics = Metrics()
-    slots: Slots = Slots(FakeLoader(), MemoryBudget(10, 0), metrics, WEIGHTS.__getitem__)
+    slots: Slots = Slots(FakeLoader(), MemoryBudget(10, 0), metrics)
 
     def gauges() -> tuple[float, float]:
         adapters, nbytes = metrics.adapters.labels("device"), metrics.adapter_bytes.labels("device")

@@ -15,7 +15,7 @@ from tests.server.residency.fake_loader import (
     DEVICE_BYTES,
     HOST_BYTES,
     SIZES,
-    WEIGHTS,
+    TENANTS,
     FakeLoader,
     FakeResident,
     Holder,
@@ -24,7 +24,7 @@ from tests.server.residency.fake_loader import (
     settle,
 )
 
-TENANTS = st.sampled_from(sorted(WEIGHTS))
+ANY_TENANT = st.sampled_from(TENANTS)
 
 
 class SlotsMachine(RuleBasedStateMachine):
@@ -66,7 +66,7 @@ class SlotsMachine(RuleBasedStateMachine):
                 return False
         return True
 
-    @rule(wanted=st.lists(st.tuples(st.sampled_from(sorted(SIZES)), TENANTS), min_size=1, max_size=4))
+    @rule(wanted=st.lists(st.tuples(st.sampled_from(sorted(SIZES)), ANY_TENANT), min_size=1, max_size=4))
     def lease(self, wanted: list[tuple[str, str]]) -> None:
         with self.settling():
             self.holders += self.loop.run_until_complete(self._start(wanted))
@@ -89,7 +89,7 @@ class SlotsMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(settle())
             self.holders.remove(holder)  # its traceback would go on naming what it held
 
-    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS)
+    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=ANY_TENANT)
     def pin(self, digest: str, tenant: str) -> None:
         async def act() -> None:
             self.holders.append(Pinner(self.slots, digest, tenant))
@@ -106,7 +106,7 @@ class SlotsMachine(RuleBasedStateMachine):
         with self.settling():
             self.loop.run_until_complete(act())
 
-    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=TENANTS)
+    @rule(digest=st.sampled_from(sorted(SIZES)), tenant=ANY_TENANT)
     def prefetch(self, digest: str, tenant: str) -> None:
         async def act() -> None:
             self.slots.prefetch(digest, tenant)
@@ -180,14 +180,14 @@ class SlotsMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_tenant_is_charged_for_what_it_holds(self) -> None:
-        for tenant in WEIGHTS:
+        for tenant in TENANTS:
             assert self.slots.device.leased_bytes(tenant) == sum(one.nbytes for one in self.charged_to(tenant))
 
     @invariant()
     def who_waits_waits_for_a_lease(self) -> None:
         """Its own tenant's, if that has its share; else for room, which the first of those who wait for it gets."""
-        rest = DEVICE_BYTES - self.pinned_bytes - sum(resident.nbytes for resident in self.charged_to(*WEIGHTS))
-        could_go = {tenant: self._verdicts(tenant, rest) for tenant in WEIGHTS}
+        rest = DEVICE_BYTES - self.pinned_bytes - sum(resident.nbytes for resident in self.charged_to(*TENANTS))
+        could_go = {tenant: self._verdicts(tenant, rest) for tenant in TENANTS}
         if not any("no room" in verdicts for verdicts in could_go.values()):
             assert not any(verdicts == {"may go"} for verdicts in could_go.values())
 
@@ -232,9 +232,9 @@ class SlotsMachine(RuleBasedStateMachine):
             holder.release.set()
         await asyncio.gather(*(holder.task for holder in self.holders), return_exceptions=True)
         await settle()
-        assert not any(map(self.slots.device.leased_bytes, WEIGHTS))
-        assert not self.slots._line.waiting
-        assert not self.slots._fetches._line.waiting
+        assert not any(map(self.slots.device.leased_bytes, TENANTS))
+        assert not self.slots._turns.waiting
+        assert not self.slots._fetches._turns.waiting
         await self.slots.close()
 
 

@@ -1,4 +1,4 @@
-"""Callers that wait: in a line for each tenant, served by weight, and for at most a bounded time."""
+"""Callers that wait: in a line for each tenant, the tenants in turn, and for at most a bounded time."""
 
 import asyncio
 import time
@@ -11,11 +11,7 @@ from typing import Generic, TypeVar
 from peltier_client.errors import Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
-
-# Virtual time is counted in integer steps, as in `peltier_server.fairness.scheduler`.
-_STEPS = 10**9
 
 T = TypeVar("T", bound=Hashable)
 
@@ -30,65 +26,47 @@ class Verdict(Enum):
     NO_ROOM = "no room"
 
 
-class WaitingLine(Generic[T]):
-    """A first-in, first-out line for each tenant. The next tenant is the one that was granted least relative to its
-    weight. A tenant that begins to wait is level with the least served waiting tenant. Belongs to the event loop."""
+class Turns(Generic[T]):
+    """A first-in, first-out line for each tenant. The tenants take turns: one whose item is granted goes behind the
+    others that wait. Belongs to the event loop."""
 
-    def __init__(self, weight_of: WeightOf) -> None:
-        self._weight_of = weight_of
-        # The items by tenant, for tenants that wait. A plain attribute, because every lease looks at it.
-        self.waiting: dict[str, OrderedDict[T, None]] = {}
-        self._tags: dict[str, int] = {}
+    def __init__(self) -> None:
+        # The items by tenant, for tenants that wait, the next one first. A plain attribute, because every lease looks
+        # at it.
+        self.waiting: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()
         # Whether an item waits for room.
         self.blocked = False
 
     def put(self, tenant: str, item: T) -> None:
         """Adds `item` at the end of its tenant's line, unless it is in the line."""
-        if tenant not in self.waiting:
-            now = min((self._tags[other] for other in self.waiting), default=0)
-            self.waiting[tenant] = OrderedDict()
-            self._tags[tenant] = max(now, self._tags.get(tenant, 0))
-        self.waiting[tenant].setdefault(item)
+        self.waiting.setdefault(tenant, OrderedDict()).setdefault(item)
 
     def discard(self, tenant: str, item: T) -> None:
         """Removes `item`, if it is in the line."""
-        items = self.waiting.get(tenant)
-        if items is None:
-            return
+        items = self.waiting.get(tenant, OrderedDict())
         items.pop(item, None)
         if not items:
-            self._end(tenant)
+            self.waiting.pop(tenant, None)
+        self.blocked &= bool(self.waiting)
 
-    def serve(self, attempt: Callable[[str, T], tuple[Verdict, int]]) -> None:
-        """Calls `attempt` with each tenant's first item in turn, until no item can be granted. `attempt` returns the
-        verdict and the cost of a grant."""
+    def serve(self, attempt: Callable[[str, T], Verdict]) -> None:
+        """Calls `attempt` with each tenant's first item in turn, until no item can be granted."""
         while self._serve_one(attempt):
             pass
 
-    def _serve_one(self, attempt: Callable[[str, T], tuple[Verdict, int]]) -> bool:
+    def _serve_one(self, attempt: Callable[[str, T], Verdict]) -> bool:
         self.blocked = False
-        for tenant in sorted(self.waiting, key=self._tags.__getitem__):
-            item = next(iter(self.waiting[tenant]))
-            verdict, cost = attempt(tenant, item)
+        for tenant, items in self.waiting.items():
+            item = next(iter(items))
+            verdict = attempt(tenant, item)
             if verdict is Verdict.GRANTED:
-                self._tags[tenant] += cost * round(_STEPS / self._weight_of(tenant))
+                self.waiting.move_to_end(tenant)
                 self.discard(tenant, item)
                 return True
             if verdict is Verdict.NO_ROOM:
                 self.blocked = True
                 return False
         return False
-
-    def _end(self, tenant: str) -> None:
-        del self.waiting[tenant]
-        if not self.waiting:
-            self._tags.clear()
-            self.blocked = False
-            return
-        now = min(self._tags[other] for other in self.waiting)
-        # A tenant that left ahead of the others is ahead of them when it returns. Other tags are not needed.
-        if len(self._tags) > 2 * len(self.waiting):
-            self._tags = {other: tag for other, tag in self._tags.items() if other in self.waiting or tag > now}
 
 
 class BoundedWait:
