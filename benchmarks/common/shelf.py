@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.serving import variant, write_blob
-from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.residency.bank import Resident
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.leases import AdapterKey, MemoryBudget
 from peltier_server.residency.loader import StoreLoader
@@ -33,7 +31,7 @@ class Shelf:
 
     directory: Path
     originals: dict[str, bytes]
-    slots: Slots[AdapterKey, Artifact, Resident]
+    slots: Slots
     metrics: Metrics
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -43,7 +41,7 @@ class Shelf:
     ) -> "Shelf":  # fmt: skip
         """A shelf over the blobs in `directory`, with variants of `originals` by their presets."""
         metrics = Metrics()
-        return cls(directory, originals, Slots(loader, budget, metrics, lambda _: 1.0), metrics)
+        return cls(directory, originals, Slots(loader, budget, metrics), metrics)
 
     def store(self, preset: str) -> AdapterKey:
         """Stores a new artifact with different bytes."""
