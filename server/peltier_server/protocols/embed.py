@@ -158,9 +158,8 @@ async def embed(body: TextEmbedRequest, request: Request) -> Response:
     service = accept(request)
     target = resolve_embedding(request, service, body.adapter_id)
     done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
-    vectors = (one["embedding"] for one in done.fields)
-    if body.normalize and not target.entry.task.normalized:
-        vectors = map(_unit, vectors)
+    normalize = body.normalize and not target.entry.task.normalized
+    vectors = (_unit(one["embedding"]) if normalize else one["embedding"] for one in done.fields)
     return await answer_json(request, vectors, done.opening.num_truncated)
 
 
