@@ -6,10 +6,13 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing import active_children, forkserver
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from peltier_backbone.machine.cores import usable_cores
+from peltier_backbone.machine.ray_cluster import set_variables
 from peltier_training.errors import TrainingError
 from peltier_training.executor import executor
 from peltier_training.executor.executor import (
@@ -21,6 +24,10 @@ from peltier_training.executor.executor import (
     find_devices,
     open_executor,
 )
+
+set_variables()  # before Ray is imported
+ray_executor = pytest.importorskip("peltier_training.executor.ray_executor", exc_type=ImportError)
+from ray.exceptions import WorkerCrashedError  # noqa: E402
 
 Send = Callable[[Any], None]
 
@@ -137,3 +144,54 @@ def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     assert find_devices("auto", None) == [None] * usable_cores()
     with pytest.raises(TrainingError, match="device is 'cuda', but torch sees no CUDA device"):
         find_devices("cuda", None)
+
+
+class InThisProcess:
+    """What `RayExecutor` asks of Ray; a job "die" loses its process."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[Any] = []
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Three cores."""
+        return {"CPU": 3.0}
+
+    def remote(self, **needs: int) -> Callable[[Any], Any]:
+        """A task whose reference is its call."""
+        assert needs == {"num_cpus": 1, "num_gpus": 0, "max_calls": 1, "max_retries": 0}
+        return lambda function: SimpleNamespace(remote=lambda *given: (function, given))
+
+    def wait(self, references: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The first one has ended."""
+        return references[:1], references[1:]
+
+    def get(self, reference: Any) -> Any:
+        """The result of a task."""
+        function, (work, job, place) = reference
+        if job == "die":
+            raise WorkerCrashedError
+        return function(work, job, place)
+
+    def cancel(self, reference: Any, *, force: bool) -> None:
+        """End a task."""
+        self.cancelled.append(reference[1][1])
+
+
+def test_tasks_of_ray_are_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """In the place where they are asked for. `test_ray_executor.py` has Ray itself."""
+    ray = InThisProcess()
+    monkeypatch.setattr(ray_executor, "ray", ray)
+    monkeypatch.chdir(tmp_path)
+    tasks = ray_executor.RayExecutor("cpu", 2)
+    found = dict(tasks.run(tell_place, ["die", "tell", "device"]))
+    assert isinstance(found.pop("die"), Failure)
+    assert found == {"tell": tmp_path, "device": tmp_path}
+    runs = tasks.run(tell_place, ["tell", "device", "never"])
+    assert next(runs) == ("tell", tmp_path)
+    runs.close()
+    assert (tasks.width, ray.cancelled) == (2, ["device"])
+
+
+def tell_place(job: str, send: Send) -> None:
+    """Tell the working directory."""
+    send(Path.cwd())

@@ -48,7 +48,8 @@ class RayExecutor:
         try:
             while waiting or running:
                 while waiting and len(running) < self.width:
-                    running[self._task.remote(work, waiting[0], Path.cwd())] = waiting.popleft()
+                    job = waiting.popleft()
+                    running[self._task.remote(work, job, Path.cwd())] = job
                 ready = ray.wait([*running])[0][0]
                 yield running.pop(ready), _result(ready)
         finally:
