@@ -82,6 +82,7 @@ def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> 
 
 
 def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
+    """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
     adapter_id = require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
     rows = connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY)).all()

@@ -56,7 +56,8 @@ _RELEASE = delete(ReservationRow).where(ReservationRow.token == bindparam("token
 
 
 def reserve(writing: WriteTransaction, digest: str) -> Reservation:
-    """Protects the bytes from collectors until they are published or released, for at most an hour."""
+    """Protects the bytes from collectors until they are published or released, for at most an hour. Call it before
+    storing them. Raises BlobBusy while a collector is deleting them, which takes moments."""
     reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
     if writing.connection.execute(_RESERVE, {**asdict(reservation), "at": writing.at}).rowcount != 1:
         raise BlobBusy(f"the blob {digest} is being deleted; it can be stored again in a moment")
@@ -76,7 +77,8 @@ def release(writing: WriteTransaction, reservation: Reservation) -> None:
 
 
 def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[str]:
-    """Those of `digests` that nothing needs; they are marked as being collected."""
+    """Those of `digests` whose blobs the caller may delete within `MAX_COLLECTING`, by its own clock: nothing needs
+    them, and nobody can reserve them until `end_collection`."""
     connection = writing.connection
     connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
     connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))

@@ -44,8 +44,8 @@ def version_of(row: Row[*tuple[object, ...]]) -> VersionRecord:
     return VersionRecord(*row)  # type: ignore[arg-type]
 
 
-def read_versions(connection: Connection, *, deleted: bool) -> list[VersionRecord]:
-    """Every live version, and the deleted ones too if asked, by tenant, name and number."""
+def read_versions(connection: Connection, *, deleted: bool = False) -> list[VersionRecord]:
+    """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
     chosen = select_versions() if deleted else select_versions().where(LIVE)
     ordered = chosen.order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number)
     return [version_of(row) for row in connection.execute(ordered)]
@@ -68,7 +68,7 @@ def read_names(connection: Connection, tenant: str) -> set[str]:
 
 
 def find_version(connection: Connection, tenant: str, name: str, number: int) -> VersionRecord | None:
-    """A version, live or deleted."""
+    """A version with its manifest, live or deleted; None if it was never published, or is purged."""
     same = (AdapterRow.tenant == tenant, AdapterRow.name == name, VersionRow.number == number)
     row = connection.execute(select_versions().where(*same)).one_or_none()
     return None if row is None else version_of(row)

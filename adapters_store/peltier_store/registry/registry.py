@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
@@ -22,18 +22,16 @@ from peltier_store.registry.lookup import (
     select_versions,
     version_of,
 )
+from peltier_store.registry.operations import Operations, reads, writes
 from peltier_store.registry.pins import pin_of
 from peltier_store.registry.records import (
     AdapterRecord,
-    AliasHistoryEntry,
     AliasRecord,
-    AuditEntry,
     AuditFilter,
     Key,
     Pin,
     Position,
     Quotas,
-    QuotaUsage,
     RegistrySnapshot,
     Reservation,
     TenantRecord,
@@ -42,7 +40,7 @@ from peltier_store.registry.records import (
 from peltier_store.registry.schema import read_schema, refuse_older_schema, upgrade
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_audit
+from peltier_store.registry.transactions import Transactions, WriteTransaction, read_audit
 
 _SINCE = bindparam("since", type_=BigInteger)
 _CHANGED = AdapterRow.revision > _SINCE
@@ -97,7 +95,7 @@ def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterR
     )
 
 
-class CoreRegistry:
+class CoreRegistry(Operations):
     """Tenants and what they own. Once a method returns, its change survives a crash and a power loss.
 
     Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
@@ -105,11 +103,24 @@ class CoreRegistry:
     for backups.
     """
 
+    schema = reads(read_schema)
+    find = reads(find_version)
+    report = reads(versions.find_report)
+    versions = reads(read_versions)
+    names = reads(read_names)
+    usage = reads(tenants.read_usage)
+    alias_history = reads(aliases.read_history)
+    audit = reads(read_audit)
+    digests = reads(read_digests)
+    reserve = writes(claims.reserve)
+    release = writes(claims.release)
+    begin_collection = writes(claims.begin_collection)
+    end_collection = writes(claims.end_collection)
     # What a purge removes too, in tables of extensions.
     forgetting: ClassVar[tuple[Callable[[WriteTransaction], None], ...]] = ()
 
     def __init__(self, url: URL) -> None:
-        self._transactions = Transactions(url)
+        super().__init__(Transactions(url))
         self.contents = Contents(self._transactions)
 
     @classmethod
@@ -146,9 +157,6 @@ class CoreRegistry:
         """
         return await self._transactions.identity()
 
-    async def schema(self) -> str | None:
-        return await self._transactions.read(read_schema)
-
     async def position(self) -> Position:
         """The last change."""
         return await self._transactions.position()
@@ -169,30 +177,10 @@ class CoreRegistry:
             since, lambda connection, position: read_changes(connection, position, since)
         )
 
-    async def versions(self, *, deleted: bool = False) -> list[VersionRecord]:
-        """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
-        return await self._read(read_versions, deleted=deleted)
-
-    async def find(self, tenant: str, name: str, number: int) -> VersionRecord | None:
-        """A version with its manifest, live or deleted; None if it was never published, or is purged."""
-        return await self._read(find_version, tenant, name, number)
-
-    async def report(self, tenant: str, name: str, number: int) -> str | None:
-        """The report of a version's training, as it was published; None if the version has none."""
-        return await self._read(versions.find_report, tenant, name, number)
-
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
         draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
         await self._read(versions.require_room, draft)
-
-    async def usage(self, tenant: str) -> QuotaUsage:
-        """What counts for the tenant's quotas. Raises TenantUnknown."""
-        return await self._read(tenants.read_usage, tenant)
-
-    async def names(self, tenant: str) -> set[str]:
-        """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
-        return await self._read(read_names, tenant)
 
     async def publish(  # noqa: PLR0913 - what a version is
         self,
@@ -296,10 +284,6 @@ class CoreRegistry:
         """Deletes the alias; its history stays. Raises AdapterUnknown or VersionUnknown."""
         await self._write(actor, aliases.delete_alias, tenant, name, alias)
 
-    async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
-        """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
-        return await self._read(aliases.read_history, tenant, name, alias)
-
     async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> TenantRecord:
         """Creates a tenant. Raises InvalidRecord for an invalid name or quota, RegistryConflict if it exists."""
         return await self._write(actor, tenants.create_tenant, name, quotas)
@@ -334,38 +318,6 @@ class CoreRegistry:
     async def revoke_key(self, prefix: str, *, actor: str) -> Key:
         """Revokes a key permanently; a revoked key stays unchanged. Raises KeyUnknown."""
         return await self._write(actor, tenants.revoke_key, prefix)
-
-    async def audit(
-        self, wanted: AuditFilter = _ALL_ENTRIES, *, limit: int = 100, before_id: int | None = None
-    ) -> list[AuditEntry]:
-        """At most `limit` entries of the audit log, newest first; `before_id` is the last id of the previous page."""
-        return await self._read(read_audit, limit, before_id, wanted)
-
-    async def digests(self) -> set[str]:
-        """The digests of every blob that is needed: of versions that are not purged, files and trainings."""
-        return await self._transactions.read(read_digests)
-
-    async def reserve(self, digest: str) -> Reservation:
-        """Protects bytes from collectors until they are published, for at most an hour. Call it before storing them.
-
-        Raises BlobBusy while a collector is deleting them, which takes moments. `claims` describes the states.
-        """
-        return await self._write(NO_ACTOR, claims.reserve, digest)
-
-    async def release(self, reservation: Reservation) -> None:
-        """Ends a reservation that will not be published, if it still exists."""
-        await self._write(NO_ACTOR, claims.release, reservation)
-
-    async def begin_collection(self, digests: Iterable[str]) -> set[str]:
-        """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own clock.
-
-        Nothing needs these blobs, and nobody can reserve them until `end_collection`.
-        """
-        return await self._write(NO_ACTOR, claims.begin_collection, digests)
-
-    async def end_collection(self, digests: Iterable[str]) -> None:
-        """The blobs are deleted, or the caller has given up: they can be stored again."""
-        await self._write(NO_ACTOR, claims.end_collection, digests)
 
     async def _read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))

@@ -122,6 +122,7 @@ def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, 
 
 
 def read_usage(connection: Connection, tenant: str) -> QuotaUsage:
+    """What counts for the tenant's quotas. Raises TenantUnknown."""
     require_quotas(connection, tenant)
     return QuotaUsage(
         num_adapters=len(_live_names(connection, tenant)),

@@ -73,6 +73,7 @@ _CHANGE = insert(ChangeRow).inline()
 _OLD_CHANGES = delete(ChangeRow).where(ChangeRow.number < bindparam("first", type_=BigInteger))
 _AUDIT = insert(AuditRow).inline()
 _POSITION = select(RevisionRow.number.label("last"), RevisionRow.registry_id, _ID_OF_LAST, _ID_OF_SEEN, _CLOCK)
+_ALL_ENTRIES = AuditFilter()
 _IDENTITY, _TIME = select(RevisionRow.registry_id), select(_CLOCK)
 
 
@@ -404,8 +405,10 @@ def _empty(name: str) -> RegistryGone:
     return RegistryGone(f"the registry {name} is empty")
 
 
-def read_audit(connection: Connection, limit: int, before_id: int | None, wanted: AuditFilter) -> list[AuditEntry]:
-    """At most `limit` of the wanted entries before that one, newest first."""
+def read_audit(
+    connection: Connection, wanted: AuditFilter = _ALL_ENTRIES, *, limit: int = 100, before_id: int | None = None
+) -> list[AuditEntry]:
+    """At most `limit` entries of the audit log, newest first; `before_id` is the last id of the previous page."""
     entries = select(AuditRow.__table__).order_by(AuditRow.id.desc()).limit(limit)
     if before_id is not None:
         entries = entries.where(AuditRow.id < before_id)

@@ -26,99 +26,16 @@ from peltier_store.registry.extensions.queue_records import (
     StoredBatch,
 )
 from peltier_store.registry.extensions.queue_tables import BatchPartRow, BatchRow
+from peltier_store.registry.operations import Operations, reads, writes
 from peltier_store.registry.records import Reservation, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.transactions import NO_ACTOR, QueueTransaction, Transactions, WriteTransaction, read_clock
+from peltier_store.registry.transactions import QueueTransaction, WriteTransaction, read_clock
 
 WINDOW = timedelta(hours=24)
 # Of a tenant, among those that have not ended.
 MAX_BATCHES = 100
 RESULTS = "batch_output"
 _BATCHES = Queue(BatchRow, StoredBatch, "batch")
-
-
-class BatchRegistry:
-    """Batches of a registry's tenants. Each failure is a RegistryError of one sentence."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-
-    async def create(
-        self, tenant: str, draft: BatchDraft, *, actor: str, key: IdempotencyKey | None = None
-    ) -> StoredBatch:
-        """Puts a batch into the queue, or finds the one that the request with this key has created. Raises
-        TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that cannot be stored or the key of another
-        request."""
-        return await self._transactions.write(actor, lambda writing: _create_once(writing, tenant, draft, key))
-
-    async def find(self, tenant: str, batch_id: str) -> StoredBatch:
-        """Raises BatchUnknown."""
-        return await self._transactions.read(lambda connection: _find_own(connection, tenant, batch_id))
-
-    async def list(self, tenant: str, *, limit: int = 100, after: str | None = None) -> list[StoredBatch]:
-        """At most `limit` batches, newest first, that follow the batch `after`. Raises BatchUnknown for that one."""
-        return await self._transactions.read(lambda connection: _list(connection, tenant, limit, after))
-
-    async def parts(self, batch_id: str) -> Sequence[BatchPart]:
-        """The results that are not in files yet, in the order of the lines."""
-        return await self._transactions.read(lambda connection: _parts(connection, batch_id))
-
-    async def count(self) -> dict[str, int]:
-        """How many batches there are in each state that is not final."""
-        return await self._transactions.read(_count)
-
-    async def cancel(self, tenant: str, batch_id: str, *, actor: str) -> StoredBatch:
-        """Cancels a batch; a server then puts the results that there are into files. Raises BatchUnknown, or
-        RegistryConflict for a batch that has ended."""
-        return await self._transactions.write(actor, lambda writing: _cancel(writing, tenant, batch_id))
-
-    async def claim(self, replica: str) -> StoredBatch | None:
-        """The next batch for a server, which has it for `queue.LEASE`; None if nothing waits. First is the tenant that
-        was served the longest time ago, of that tenant the oldest batch."""
-        if not await self._transactions.read(_has_work):
-            return None
-        return await self._transactions.claim(lambda claiming: _claim(claiming, replica))
-
-    async def renew(self, batch_id: str, replica: str) -> None:
-        """Extends the lease. Raises LeaseLost."""
-        await self._transactions.write(
-            NO_ACTOR,
-            lambda writing: _BATCHES.change(writing, _BATCHES.held(writing, batch_id, replica), **leased(writing)),
-        )
-
-    async def release(self, batch_id: str, replica: str, *, pause: timedelta = timedelta(0)) -> None:
-        """Ends a turn without results, because the server stops or something is temporarily wrong. Nobody claims the
-        batch before `pause` has passed. Raises LeaseLost."""
-        await self._transactions.write(NO_ACTOR, lambda writing: _release(writing, batch_id, replica, pause))
-
-    async def begin(self, batch_id: str, replica: str, *, num_lines: int) -> None:
-        """Ends the turn in which the file was found to be valid. Raises LeaseLost."""
-        await self._transactions.write(NO_ACTOR, lambda writing: _begin(writing, batch_id, replica, num_lines))
-
-    async def add_part(self, batch_id: str, replica: str, reservation: Reservation, part: BatchPart) -> None:
-        """Ends a turn with results.
-
-        Raises LeaseLost, QuotaReached if the tenant may store no more, or BlobBusy if the reservation is gone.
-        """
-        await self._transactions.write(
-            NO_ACTOR, lambda writing: _add_part(writing, batch_id, replica, reservation, part)
-        )
-
-    async def finish(  # noqa: PLR0913 - what a batch ends with
-        self,
-        batch_id: str,
-        replica: str,
-        state: str,
-        *,
-        output: NewFile | None = None,
-        error: NewFile | None = None,
-        errors: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Ends a batch in one of `ENDED_BATCHES`, with its results in files. Raises LeaseLost, or BlobBusy if a
-        reservation is gone."""
-        await self._transactions.write(
-            NO_ACTOR, lambda writing: _finish(writing, batch_id, replica, state, (output, error), errors)
-        )
 
 
 def _create_once(writing: WriteTransaction, tenant: str, draft: BatchDraft, key: IdempotencyKey | None) -> StoredBatch:
@@ -166,13 +83,15 @@ def _cancel(writing: WriteTransaction, tenant: str, batch_id: str) -> StoredBatc
 
 
 def _find_own(connection: Connection, tenant: str, batch_id: str, *, lock: bool = False) -> StoredBatch:
+    """Raises BatchUnknown."""
     batch = _BATCHES.find(connection, batch_id, lock=lock)
     if batch is None or batch.tenant != tenant:
         raise BatchUnknown(f"tenant {tenant!r} has no batch {batch_id!r}")
     return batch
 
 
-def _list(connection: Connection, tenant: str, limit: int, after: str | None) -> list[StoredBatch]:
+def _list(connection: Connection, tenant: str, *, limit: int = 100, after: str | None = None) -> list[StoredBatch]:
+    """At most `limit` batches, newest first, that follow the batch `after`. Raises BatchUnknown for that one."""
     wanted = _BATCHES.select().where(BatchRow.tenant == tenant).order_by(BatchRow.created_at.desc(), BatchRow.id.desc())
     if after is not None:
         last = _find_own(connection, tenant, after)
@@ -181,12 +100,14 @@ def _list(connection: Connection, tenant: str, limit: int, after: str | None) ->
 
 
 def _parts(connection: Connection, batch_id: str) -> list[BatchPart]:
+    """The results that are not in files yet, in the order of the lines."""
     columns = (getattr(BatchPartRow, field.name) for field in fields(BatchPart))
     wanted = select(*columns).where(BatchPartRow.batch_id == batch_id).order_by(BatchPartRow.first_line)
     return [BatchPart(**row._mapping) for row in connection.execute(wanted)]
 
 
 def _count(connection: Connection) -> dict[str, int]:
+    """How many batches there are in each state that is not final."""
     counted = select(BatchRow.state, func.count()).where(BatchRow.state.not_in(ENDED_BATCHES))
     return {row[0]: row[1] for row in connection.execute(counted.group_by(BatchRow.state))}
 
@@ -213,12 +134,20 @@ def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
     return None
 
 
-def _release(writing: WriteTransaction, batch_id: str, replica: str, pause: timedelta) -> None:
+def _renew(writing: WriteTransaction, batch_id: str, replica: str) -> None:
+    """Extends the lease. Raises LeaseLost."""
+    _BATCHES.change(writing, _BATCHES.held(writing, batch_id, replica), **leased(writing))
+
+
+def _release(writing: WriteTransaction, batch_id: str, replica: str, *, pause: timedelta = timedelta(0)) -> None:
+    """Ends a turn without results, because the server stops or something is temporarily wrong. Nobody claims the batch
+    before `pause` has passed. Raises LeaseLost."""
     batch = _BATCHES.held(writing, batch_id, replica)
     _BATCHES.change(writing, batch, attempts=unattempted(batch), holder=None, lease_expires_at=writing.at + pause)
 
 
-def _begin(writing: WriteTransaction, batch_id: str, replica: str, num_lines: int) -> None:
+def _begin(writing: WriteTransaction, batch_id: str, replica: str, *, num_lines: int) -> None:
+    """Ends the turn in which the file was found to be valid. Raises LeaseLost."""
     batch = _BATCHES.held(writing, batch_id, replica)
     values: dict[str, Any] = {"num_lines": num_lines, "attempts": 0, **NO_HOLDER}
     if batch.state == "validating":
@@ -229,6 +158,10 @@ def _begin(writing: WriteTransaction, batch_id: str, replica: str, num_lines: in
 def _add_part(
     writing: WriteTransaction, batch_id: str, replica: str, reservation: Reservation, part: BatchPart
 ) -> None:
+    """Ends a turn with results.
+
+    Raises LeaseLost, QuotaReached if the tenant may store no more, or BlobBusy if the reservation is gone.
+    """
     batch = _BATCHES.held(writing, batch_id, replica)
     if part.first_line != batch.num_done:
         raise LeaseLost(f"the batch {batch_id!r} has {batch.num_done} results, and the part begins at another line")
@@ -248,16 +181,54 @@ def _finish(  # noqa: PLR0913 - what a batch ends with
     batch_id: str,
     replica: str,
     state: str,
-    files: tuple[NewFile | None, NewFile | None],
-    errors: Sequence[Mapping[str, Any]] | None,
+    *,
+    output: NewFile | None = None,
+    error: NewFile | None = None,
+    errors: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
+    """Ends a batch in one of `ENDED_BATCHES`, with its results in files. Raises LeaseLost, or BlobBusy if a reservation
+    is gone."""
     batch = _BATCHES.held(writing, batch_id, replica)
     output_id, error_id = (
         None if file is None else add_result(writing, batch.tenant, RESULTS, file, created_by=batch.created_by)
-        for file in files
+        for file in (output, error)
     )
     writing.connection.execute(delete(BatchPartRow).where(BatchPartRow.batch_id == batch_id))
-    num_failed = batch.num_failed if files[1] is None else files[1].num_rows
-    listed = None if errors is None else [dict(error) for error in errors]
+    num_failed = batch.num_failed if error is None else error.num_rows
+    listed = None if errors is None else [dict(one) for one in errors]
     written = {"output_file_id": output_id, "error_file_id": error_id, "num_failed": num_failed, "errors": listed}
     _BATCHES.change(writing, batch, state=state, finished_at=writing.at, **written, **NO_HOLDER)
+
+
+class BatchRegistry(Operations):
+    """Batches of a registry's tenants, for their owners and for the servers that hold them."""
+
+    find = reads(_find_own)
+    list = reads(_list)
+    parts = reads(_parts)
+    count = reads(_count)
+    renew = writes(_renew)
+    release = writes(_release)
+    begin = writes(_begin)
+    add_part = writes(_add_part)
+    finish = writes(_finish)
+
+    async def create(
+        self, tenant: str, draft: BatchDraft, *, actor: str, key: IdempotencyKey | None = None
+    ) -> StoredBatch:
+        """Puts a batch into the queue, or finds the one that the request with this key has created. Raises
+        TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that cannot be stored or the key of another
+        request."""
+        return await self._transactions.write(actor, lambda writing: _create_once(writing, tenant, draft, key))
+
+    async def cancel(self, tenant: str, batch_id: str, *, actor: str) -> StoredBatch:
+        """Cancels a batch; a server then puts the results that there are into files. Raises BatchUnknown, or
+        RegistryConflict for a batch that has ended."""
+        return await self._transactions.write(actor, lambda writing: _cancel(writing, tenant, batch_id))
+
+    async def claim(self, replica: str) -> StoredBatch | None:
+        """The next batch for a server, which has it for `queue.LEASE`; None if nothing waits. First is the tenant that
+        was served the longest time ago, of that tenant the oldest batch."""
+        if not await self._transactions.read(_has_work):
+            return None
+        return await self._transactions.claim(lambda claiming: _claim(claiming, replica))

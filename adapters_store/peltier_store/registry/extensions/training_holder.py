@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Required, TypedDict
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
@@ -23,7 +23,7 @@ from peltier_store.registry.extensions.training_state import (
 from peltier_store.registry.records import Reservation, VersionRecord
 from peltier_store.registry.tables import TenantRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
-from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
+from peltier_store.registry.transactions import QueueTransaction, WriteTransaction, read_clock
 
 _WITH_WORKERS = ("running", "evaluating")
 _NO_CHECKPOINT: Mapping[str, Any] = {"checkpoint_digest": None, "checkpoint_bytes": 0}
@@ -49,9 +49,10 @@ def find_work(connection: Connection, now: datetime) -> ClaimableWork:
     return ClaimableWork(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
 
 
-def count_work(connection: Connection, now: datetime) -> tuple[int, int]:
-    """The number of trainings that a worker can claim, queued or held by a dead worker, and of those that live workers
-    hold."""
+def count_work(connection: Connection) -> tuple[int, int]:
+    """The number of trainings that a worker can claim now, queued or held by a dead worker, and of those that live
+    workers hold."""
+    now = read_clock(connection)
     is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
     is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow, now)
     waiting, held = (
@@ -169,8 +170,12 @@ def renew(writing: WriteTransaction, training_id: str, holder: str, given: Worke
     return training.wish or (None if _has_minutes(writing.connection, training.tenant, writing.at) else "wait")
 
 
-def settle(writing: WriteTransaction, training_id: str, holder: str, given: WorkerResult) -> None:
-    """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state."""
+def settle(writing: WriteTransaction, training_id: str, holder: str, **given: Unpack[WorkerResult]) -> None:
+    """Ends a worker's hold. A training that its owner has cancelled meanwhile ends as cancelled, whatever its state.
+
+    Raises LeaseLost, QuotaReached if the tenant has no room for the artifact in place of the checkpoint, or BlobBusy if
+    the artifact's reservation is gone: then reserve and store it again.
+    """
     training = TRAININGS.held(writing, training_id, holder)
     training = change(writing, training, seconds=spend(writing, training, given.get("seconds")))
     match "cancelled" if training.wish == "cancel" else given["state"]:
@@ -206,8 +211,8 @@ def _require_room(connection: Connection, training: StoredTraining, size_bytes: 
     require_room_for_bytes(connection, quotas, training.tenant, size_bytes - training.checkpoint_bytes)
 
 
-def release(writing: WriteTransaction, training_id: str, holder: str, seconds: float | None = None) -> None:
-    """Queues the training again, because its worker stops. This does not count as an attempt."""
+def release(writing: WriteTransaction, training_id: str, holder: str, *, seconds: float | None = None) -> None:
+    """Queues the training again, because its worker stops. This does not count as an attempt. Raises LeaseLost."""
     training = TRAININGS.held(writing, training_id, holder)
     training = change(writing, training, seconds=spend(writing, training, seconds))
     _queue_again(writing, training, f"The worker {holder} stops; the training is queued again.", None)
@@ -241,5 +246,5 @@ def publish(writing: WriteTransaction, hold: TrainingHold, version: VersionRecor
 
 def refuse(writing: WriteTransaction, hold: TrainingHold, reason: str) -> None:
     """Ends a training whose adapter cannot be published. The artifact is kept, so that it can be published once the
-    reason is gone."""
+    reason is gone. Raises LeaseLost."""
     end(writing, TRAININGS.held(writing, *hold), "failed", f"its adapter cannot be published: {reason}")

@@ -145,9 +145,12 @@ def _require_minutes(writing: WriteTransaction, tenant: str) -> None:
 
 
 def list_trainings(
-    connection: Connection, tenant: str, states: Collection[str], limit: int, after: str | None
+    connection: Connection, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None
 ) -> list[TrainingSummary]:
-    """The newest first."""
+    """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`.
+
+    Raises TrainingUnknown for that one, or InvalidRecord for a state that does not exist.
+    """
     if unknown := set(states) - set(STATES):
         raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
     columns = (getattr(TrainingRow, field.name) for field in fields(TrainingSummary))
@@ -168,7 +171,7 @@ def read_requests(connection: Connection, tenant: str, ids: Collection[str]) -> 
 
 
 def find_state(connection: Connection, tenant: str, training_id: str) -> str:
-    """Raises TrainingUnknown."""
+    """One of `STATES`. Raises TrainingUnknown."""
     return _read_own(connection, tenant, training_id, TrainingRow.state)
 
 
@@ -192,16 +195,20 @@ def find_own(connection: Connection, tenant: str, training_id: str, *, lock: boo
     return training
 
 
-def list_events(connection: Connection, tenant: str, training_id: str, after: int, limit: int) -> list[StoredEvent]:
-    """Those after the event with the id `after`, oldest first."""
+def list_events(
+    connection: Connection, tenant: str, training_id: str, *, after: int = 0, limit: int = 1000
+) -> list[StoredEvent]:
+    """At most `limit` entries of a training's log that follow the entry `after`, oldest first. Raises
+    TrainingUnknown."""
     wanted = _select_events(connection, tenant, training_id).where(TrainingEventRow.id > after)
     return _events(connection, wanted.order_by(TrainingEventRow.id).limit(limit))
 
 
 def list_last_events(
-    connection: Connection, tenant: str, training_id: str, before: int | None, limit: int
+    connection: Connection, tenant: str, training_id: str, *, before: int | None, limit: int
 ) -> list[StoredEvent]:
-    """Those before the event with the id `before`, newest first."""
+    """At most `limit` entries of a training's log that precede the entry `before`, newest first. Raises
+    TrainingUnknown."""
     wanted = _select_events(connection, tenant, training_id)
     if before is not None:
         wanted = wanted.where(TrainingEventRow.id < before)

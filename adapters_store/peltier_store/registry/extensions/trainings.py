@@ -1,7 +1,6 @@
 """Trainings, and the queue from which workers take them."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from sqlalchemy import Connection
 
@@ -9,21 +8,29 @@ from peltier_store.registry.extensions import training_holder, training_owner
 from peltier_store.registry.extensions.idempotency import find_repeated
 from peltier_store.registry.extensions.queue_records import (
     IdempotencyKey,
-    StoredEvent,
     StoredTraining,
     TrainingDraft,
-    TrainingSummary,
 )
-from peltier_store.registry.extensions.training_holder import TrainingHold, WorkerReport, WorkerResult
+from peltier_store.registry.extensions.training_holder import WorkerReport
 from peltier_store.registry.extensions.training_state import count_states
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, read_clock
+from peltier_store.registry.operations import Operations, reads, writes
+from peltier_store.registry.transactions import NO_ACTOR, read_clock
 
 
-class TrainingRegistry:
-    """Trainings of a registry's tenants. Each failure is a RegistryError of one sentence."""
+class TrainingRegistry(Operations):
+    """Trainings of a registry's tenants, for their owners and for those who hold them."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    find = reads(training_owner.find_own)
+    state = reads(training_owner.find_state)
+    list = reads(training_owner.list_trainings)
+    requests = reads(training_owner.read_requests)
+    events = reads(training_owner.list_events)
+    last_events = reads(training_owner.list_last_events)
+    count = reads(count_states)
+    count_work = reads(training_holder.count_work)
+    settle = writes(training_holder.settle)
+    release = writes(training_holder.release)
+    refuse = writes(training_holder.refuse)
 
     async def create(
         self, tenant: str, draft: TrainingDraft, *, actor: str, key: IdempotencyKey | None = None
@@ -41,43 +48,6 @@ class TrainingRegistry:
             return None if found is None else training_owner.find_own(connection, tenant, found)
 
         return None if key is None else await self._transactions.read(work)
-
-    async def find(self, tenant: str, training_id: str) -> StoredTraining:
-        """Raises TrainingUnknown."""
-        return await self._transactions.read(
-            lambda connection: training_owner.find_own(connection, tenant, training_id)
-        )
-
-    async def state(self, tenant: str, training_id: str) -> str:
-        """One of `STATES`. Raises TrainingUnknown."""
-        return await self._transactions.read(
-            lambda connection: training_owner.find_state(connection, tenant, training_id)
-        )
-
-    async def events(self, tenant: str, training_id: str, *, after: int = 0, limit: int = 1000) -> list[StoredEvent]:
-        """At most `limit` entries of a training's log that follow the entry `after`, oldest first. Raises
-        TrainingUnknown."""
-        return await self._transactions.read(
-            lambda connection: training_owner.list_events(connection, tenant, training_id, after, limit)
-        )
-
-    async def last_events(self, tenant: str, training_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
-        """At most `limit` entries of a training's log that precede the entry `before`, newest first. Raises
-        TrainingUnknown."""
-        return await self._transactions.read(
-            lambda connection: training_owner.list_last_events(connection, tenant, training_id, before, limit)
-        )
-
-    async def count(self) -> dict[str, int]:
-        """How many trainings there are in each state that is not final."""
-        return await self._transactions.read(count_states)
-
-    async def count_work(self) -> tuple[int, int]:
-        """The number of trainings that a worker can claim now, queued or held by a dead worker, and of those that live
-        workers hold."""
-        return await self._transactions.read(
-            lambda connection: training_holder.count_work(connection, read_clock(connection))
-        )
 
     async def pause(self, tenant: str, training_id: str, *, actor: str) -> StoredTraining:
         """Pauses a training: a queued one at once, a running one when its worker learns of it. Raises TrainingUnknown,
@@ -125,43 +95,7 @@ class TrainingRegistry:
             NO_ACTOR, lambda writing: training_holder.renew(writing, training_id, worker, given)
         )
 
-    async def settle(self, training_id: str, worker: str, **given: Unpack[WorkerResult]) -> None:
-        """Ends a worker's hold. A training that its owner has cancelled meanwhile is cancelled, whatever is given.
-
-        Raises LeaseLost, QuotaReached if the tenant has no room for the artifact in place of the checkpoint, or
-        BlobBusy if the artifact's reservation is gone: then reserve and store it again.
-        """
-        await self._transactions.write(
-            NO_ACTOR, lambda writing: training_holder.settle(writing, training_id, worker, given)
-        )
-
-    async def release(self, training_id: str, worker: str, *, seconds: float | None = None) -> None:
-        """Queues a training again, because its worker stops. Raises LeaseLost."""
-        await self._transactions.write(
-            NO_ACTOR, lambda writing: training_holder.release(writing, training_id, worker, seconds)
-        )
-
     async def claim_publishing(self, replica: str) -> StoredTraining | None:
         """A trained adapter that the replica has to publish within the lease; None if there is none. `count` tells
         without writing whether there may be one."""
         return await self._transactions.claim(lambda claiming: training_holder.claim_publishing(claiming, replica))
-
-    async def refuse(self, hold: TrainingHold, reason: str) -> None:
-        """Ends a training whose adapter cannot be published for a reason. `Registry.publish` ends one that can be.
-        Raises LeaseLost."""
-        await self._transactions.write(NO_ACTOR, lambda writing: training_holder.refuse(writing, hold, reason))
-
-    async def requests(self, tenant: str, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """The requests of those of these trainings that still exist."""
-        return await self._transactions.read(lambda connection: training_owner.read_requests(connection, tenant, ids))
-
-    async def list(
-        self, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None
-    ) -> list[TrainingSummary]:
-        """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`.
-
-        Raises TrainingUnknown for that one, or InvalidRecord for a state that does not exist.
-        """
-        return await self._transactions.read(
-            lambda connection: training_owner.list_trainings(connection, tenant, states, limit, after)
-        )

@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Registry, StoredFile, StoredTraining, TrainingDraft, VersionRecord, database
+from peltier_store.registry import (
+    OnPublish,
+    Registry,
+    StoredFile,
+    StoredTraining,
+    TrainingDraft,
+    TrainingHold,
+    VersionRecord,
+    database,
+)
 from peltier_store.registry.database import database_url
+from peltier_store.registry.extensions import training_holder
 from peltier_store.registry.schema import upgrade
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened
@@ -106,6 +116,11 @@ async def publish(
         **more,
         actor="ann",
     )
+
+
+def ends(hold: TrainingHold) -> OnPublish:
+    """What a publication does at last: it ends the training that made the version."""
+    return lambda writing, version: training_holder.publish(writing, hold, version)
 
 
 async def _add_tenants(url: str) -> None:

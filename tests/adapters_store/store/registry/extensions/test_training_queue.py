@@ -22,7 +22,7 @@ from peltier_store.registry.extensions.queue_tables import TrainingRow
 from sqlalchemy import create_engine, update
 
 from tests.adapters_store.store.conftest import MakeRegistry
-from tests.adapters_store.store.registry.conftest import add_file, publish
+from tests.adapters_store.store.registry.conftest import add_file, ends, publish
 
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 
@@ -144,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
         if training is not None:
             assert training.id in self.completed
             hold = TrainingHold(training.id, "r1")
-            self.runner.run(publish(self.registry, b"a", tenant="default", training=hold))
+            self.runner.run(publish(self.registry, b"a", tenant="default", then=ends(hold)))
 
     @invariant()
     def nothing_is_lost(self) -> None:

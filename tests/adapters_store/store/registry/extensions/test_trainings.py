@@ -32,7 +32,7 @@ from peltier_store.registry.extensions.queue_tables import IdempotencyKeyRow, Tr
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import select, update
 
-from tests.adapters_store.store.registry.conftest import add_file, add_training, publish
+from tests.adapters_store.store.registry.conftest import add_file, add_training, ends, publish
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_a_training_goes_from_the_queue_to_its_adapter(registry: Registry)
     assert waiting is not None
     assert waiting.artifact_digest == digest_of(b"a")
     assert waiting.report == "{}"
-    await publish(registry, b"artifact", training=TrainingHold(training.id, "r1"))
+    await publish(registry, b"artifact", then=ends(TrainingHold(training.id, "r1")))
     done = await registry.trainings.find("acme", training.id)
     assert (done.state, done.adapter, done.seconds, done.preflight) == ("succeeded", "sst2@1", 4.0, {"rows": 3})
     assert (done.progress, done.metrics, done.train_file_id, done.holder) == ({"step": 5}, {"f1": 1.0}, None, None)
@@ -472,8 +472,8 @@ async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callab
     assert again is not None
     assert again.id == other.id
     with pytest.raises(LeaseLost):
-        await publish(registry, b"artifact", training=TrainingHold(other.id, "r1"))
-    await publish(registry, b"artifact", training=TrainingHold(training.id, "r1"))
+        await publish(registry, b"artifact", then=ends(TrainingHold(other.id, "r1")))
+    await publish(registry, b"artifact", then=ends(TrainingHold(training.id, "r1")))
 
 
 async def test_who_has_lost_a_training_publishes_nothing(registry: Registry, dead: Callable[[], None]) -> None:
@@ -485,14 +485,14 @@ async def test_who_has_lost_a_training_publishes_nothing(registry: Registry, dea
     for holder in ("r1", "r2"):
         assert await registry.trainings.claim_publishing(holder) is not None
     with pytest.raises(LeaseLost):
-        await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, "r1"))
+        await publish(registry, b"artifact", alias="live", then=ends(TrainingHold(training.id, "r1")))
     assert len(await registry.versions()) == 1
-    await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, "r2"))
+    await publish(registry, b"artifact", alias="live", then=ends(TrainingHold(training.id, "r2")))
     assert (await registry.trainings.find("acme", training.id)).adapter == "sst2@2"
     await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="ann")
     for holder in ("r1", "r2"):
         with pytest.raises(LeaseLost):
-            await publish(registry, b"artifact", alias="live", training=TrainingHold(training.id, holder))
+            await publish(registry, b"artifact", alias="live", then=ends(TrainingHold(training.id, holder)))
     history = await registry.alias_history("acme", "sst2", "live")
     assert [one.split for one in history] == [{1: 1.0}, {2: 1.0}]
 
