@@ -76,7 +76,7 @@ class Screen:
         snapshot, lost = self.snapshot, self.lost
         started = f"  started {snapshot.started_at.astimezone():%Y-%m-%d %H:%M}" if snapshot.started_at else ""
         state = (snapshot.state, "bold green" if snapshot.state == "ready" else "bold red")
-        head = [f"{(lost or snapshot).at.astimezone():%H:%M:%S}  ", state, started]
+        head: list[str | tuple[str, str]] = [f"{(lost or snapshot).at.astimezone():%H:%M:%S}  ", state, started]
         if lost is not None:
             since = f"\nserver lost; the numbers are of {snapshot.at.astimezone():%H:%M:%S}: {lost.error.message}"
             head.append((since, "bold red"))
@@ -111,22 +111,23 @@ def _figures(snapshot: LoadSnapshot) -> Table:
     requests, queue, batches, runner = snapshot.requests, snapshot.queue, snapshot.batches, snapshot.runner
     waiting = Text(f"{queue.tokens:,} tokens", style="red" if (queue.fill or 0.0) >= _BUSY else "")
     rate, errors = f"{requests.per_second:,.1f}/s", _errors(requests.errors_per_second)
-    wait, rows = f"wait {_time(queue.wait_ms)}", f"{queue.rows_per_second:,.1f} rows/s"
+    wait, started = f"wait {_time(queue.wait_ms)}", f"{queue.rows_per_second:,.1f} rows/s"
     restarts, quarantined = _alarm(runner.restarts, "restarts"), _alarm(snapshot.quarantined, "in quarantine")
     generated = f"{runner.generated_tokens_per_second:,.0f} tokens/s"
     computed, fill = f"{batches.per_second:,.1f}/s", _level("fill", batches.fill)
     grid = Table.grid(*[""] * 5, padding=(0, 2, 0, 0))
     for column, style in zip(grid.columns, ("bold", "", "", "", ""), strict=True):
         column.style, column.no_wrap = style, True
-    for row in (
+    rows: list[Row] = [
         ("requests", rate, errors, f"p50 {_time(requests.p50_ms)}", f"p99 {_time(requests.p99_ms)}"),
-        ("queue", waiting, wait, rows, f"{queue.tokens_per_second:,.0f} tokens/s"),
+        ("queue", waiting, wait, started, f"{queue.tokens_per_second:,.0f} tokens/s"),
         ("batches", computed, f"{_number(batches.rows)} rows", f"{_number(batches.adapters)} adapters", fill),
         ("runner", _level("busy", runner.busy), restarts, quarantined),
         ("texts", f"{runner.texts_in_progress:,} in progress", "", "", generated),
         *map(_tier, snapshot.tiers),
         ("store", f"{snapshot.store_hits_per_second:,.1f} hits/s", f"{snapshot.loads_per_second:,.1f} loads/s"),
-    ):
+    ]
+    for row in rows:
         grid.add_row(*row)
     return grid
 
