@@ -14,7 +14,7 @@ import pytest
 from tests.support import s3_server
 from tests.support.postgres_server import PostgresServer, run_postgres
 
-pytest_plugins = ("tests.support.skips", "tests.support.tiers", "tests.support.workers")
+pytest_plugins = ("tests.support.core_alone", "tests.support.skips", "tests.support.tiers", "tests.support.workers")
 _FIXTURES = ("tests.support.checkpoints", "tests.support.backbones", "tests.support.artifacts")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
