@@ -44,7 +44,8 @@ def metrics_page() -> str:
 
 def _labels(*owners: object) -> dict[str, str]:
     # The library keeps the names of labels in no public place, and lists no metrics.
-    members = [one for owner in owners for one in vars(owner).values()]
+    values = [value for owner in owners for value in vars(owner).values()]
+    members = [one for value in values for one in (value if isinstance(value, list) else [value])]
     names = [(one, one._labelnames) for one in members if isinstance(one, MetricWrapperBase)]
     names += [(one, tuple(one.label_names)) for one in members if isinstance(one, Histogram)]
     return {family.name: ", ".join(labels) for one, labels in names for family in one.collect()}

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from peltier_server.background import BackgroundTask
 from peltier_server.extension import Extension
 from peltier_server.extensions.rollouts import routes
+from peltier_server.extensions.rollouts.metrics import RolloutMetrics
 from peltier_server.extensions.rollouts.rollouts import Rollouts
 from peltier_server.service import Service
 
@@ -35,4 +36,10 @@ async def _tell_running(service: Service) -> None:
         )  # fmt: skip
 
 
-ROLLOUTS = Extension("rollouts", routers=(routes.router, routes.changes, routes.feedback), start=_start, remind=_remind)
+ROLLOUTS = Extension(
+    "rollouts",
+    routers=(routes.router, routes.changes, routes.feedback),
+    metrics=RolloutMetrics,
+    start=_start,
+    remind=_remind,
+)

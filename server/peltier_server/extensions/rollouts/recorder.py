@@ -17,6 +17,7 @@ from peltier_store.registry.extensions.rollouts import added, compared
 
 from peltier_server.catalog.published import PRODUCTION, Entry, Published
 from peltier_server.extensions.rollouts.answers import answer_of, hash_input
+from peltier_server.extensions.rollouts.metrics import RolloutMetrics
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.service import Service
@@ -43,9 +44,7 @@ class Recorder:
 
     def __init__(self, service: Service, recorded_rate: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._catalog, self._predictor, self._batcher = service.catalog, service.predictor, service.batcher
-        self._num_shadows = service.metrics.counter(
-            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
-        )
+        self._shadows = service.metrics.group(RolloutMetrics).shadows
         self._recorded_rate = recorded_rate
         self._now, self._clock = service.store.registry.now, clock
         # The rollouts in progress by tenant, adapter and alias, once they are read.
@@ -182,7 +181,7 @@ class Recorder:
             self._drop(rollout, answers)
             return
         failed = isinstance(outcome, Exception)
-        self._num_shadows.labels("failed" if failed else "computed").inc()
+        self._shadows.labels("failed" if failed else "computed").inc()
         self._count(rollout.id, {"candidate": {"answers": 1, "failed": int(failed)}})
         self._count(rollout.id, compare_errors(failed, incumbent_failed))
         if isinstance(outcome, Exception) or incumbent_failed or entry.task.type not in JUDGED_TYPES:
@@ -202,7 +201,7 @@ class Recorder:
             return error
 
     def _drop(self, rollout: StoredRollout, answers: Sequence[StoredAnswer]) -> None:
-        self._num_shadows.labels("dropped").inc()
+        self._shadows.labels("dropped").inc()
         self._count(rollout.id, {"candidate": {"dropped": 1}})
         self._keep(answers)
 

@@ -26,6 +26,7 @@ from peltier_server.background import BackgroundTask
 from peltier_server.context import VersionLabels
 from peltier_server.extensions.rollouts.answers import UNJUDGED, right_answer
 from peltier_server.extensions.rollouts.decision import decide
+from peltier_server.extensions.rollouts.metrics import RolloutMetrics
 from peltier_server.extensions.rollouts.recorder import Recorder
 from peltier_server.extensions.rollouts.settings import FeedbackSettings
 from peltier_server.service import Service
@@ -45,22 +46,14 @@ class Rollouts:
     decides. Belongs to the event loop."""
 
     def __init__(self, service: Service) -> None:
-        settings, metrics, registry = service.settings.group(FeedbackSettings), service.metrics, service.store.registry
+        settings, registry = service.settings.group(FeedbackSettings), service.store.registry
         self._registry, self._now = registry.rollouts, registry.now
         self._catalog, self._sync = service.catalog, service.store.sync
         self._max_age = timedelta(seconds=settings.feedback_seconds)
         self._keep = Retention(self._max_age, settings.max_recorded_answers)
         self._forget_seconds = min(_MAX_FORGET_SECONDS, max(_MIN_FORGET_SECONDS, settings.feedback_seconds))
         self._records_all = settings.recorded_answers_per_second > 0
-        self._decided = metrics.counter(
-            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
-        )
-        self._judged = metrics.counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
-        self._judge_version = metrics.versions.counter(
-            "peltier_adapter_feedback_total",
-            "Feedback that this replica took to answers of a version: right or wrong",
-            "result",
-        )
+        self._metrics = service.metrics.group(RolloutMetrics)
         self.recorder = Recorder(service, settings.recorded_answers_per_second)
         self._turn = asyncio.Lock()
         self._task = BackgroundTask()
@@ -125,8 +118,8 @@ class Rollouts:
         answer, rollout = await self._registry.judge(tenant, request_id, row, judgement, self._keep)
         was_right = bool(answer.was_right)
         result = "right" if was_right else "wrong"
-        self._judged.labels(result).inc()
-        self._judge_version(VersionLabels(tenant, answer.name, str(answer.version)), result)
+        self._metrics.feedback.labels(result).inc()
+        self._metrics.judge_version(VersionLabels(tenant, answer.name, str(answer.version)), result)
         return Feedback(
             request_id=request_id,
             row=row,
@@ -205,7 +198,7 @@ class Rollouts:
             return rollout.state  # type: ignore[return-value]
         settled = await self._registry.settle(rollout.id, verdict.state, verdict.reason, verdict.numbers, actor=_ACTOR)
         if settled is not None:
-            self._decided.labels(settled.state).inc()
+            self._metrics.decisions.labels(settled.state).inc()
             subject = f"{settled.tenant}:{settled.name}@{settled.alias}"
             facts = settled.candidate, settled.state, settled.reason
             logger.info("the change of %s to version %d is %s: %s", subject, *facts)
