@@ -21,7 +21,7 @@ from peltier_store.registry.errors import (
     TrainingWaits,
     VersionUnknown,
 )
-from peltier_store.registry.extensions.holder_name import create_holder_name
+from peltier_store.registry.extensions.queue import create_holder_name
 from peltier_store.registry.extensions.queue_records import (
     BATCH_STATES,
     ENDED_BATCHES,

@@ -6,6 +6,9 @@ entry never has two holders, and on PostgreSQL no claim waits for the claims or 
 that was too slow, and whose entry another has taken, learns it by LeaseLost at its next call and stores nothing.
 """
 
+import os
+import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -93,3 +96,10 @@ def claimed(claiming: QueueTransaction, entry: QueueEntry, holder: str) -> dict[
 def unattempted(entry: QueueEntry) -> int:
     """The attempts of an entry whose holder stops, or has found that something is temporarily wrong."""
     return max(entry.attempts - 1, 0)
+
+
+def create_holder_name() -> str:
+    """The name by which a process holds entries: `HOST:PID:TOKEN`, another one at every call.
+
+    Containers may share the host's name and have the same process id, and so may a process that is started again."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -46,7 +46,7 @@ def test_a_new_registry_has_one_tenant_without_limits(url: str) -> None:
 
 
 @pytest.mark.parametrize("migrate", [True, False])
-@pytest.mark.parametrize("revision", ["0016", "9999"])
+@pytest.mark.parametrize("revision", ["0017", "9999"])
 def test_a_database_of_another_schema_is_refused_as_it_is(
     config: Config, url: str, revision: str, migrate: bool
 ) -> None:

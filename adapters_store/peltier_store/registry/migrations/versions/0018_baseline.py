@@ -1,6 +1,6 @@
 """The first schema. A new database has no steps before it: it gets the tables as they are now"""
 
-revision = "0017"
+revision = "0018"
 down_revision = None
 
 
