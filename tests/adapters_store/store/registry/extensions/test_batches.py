@@ -16,6 +16,7 @@ from peltier_store.registry import (
     Registry,
     RegistryConflict,
     StoredBatch,
+    create_holder_name,
 )
 from peltier_store.registry.extensions import batches, queue
 
@@ -151,3 +152,10 @@ async def test_pages_have_the_newest_first(registry: Registry) -> None:
     rest = await registry.batches.list("acme", limit=2, after=page[-1].id)
     assert [batch.id for batch in [*page, *rest]] == made[::-1]
     assert await registry.batches.count() == {"validating": 3}
+
+
+def test_no_two_holders_have_one_name() -> None:
+    """Also with the same host name and process id, as containers may have."""
+    names = {create_holder_name() for _ in range(3)}
+    assert len(names) == 3
+    assert len({name.rpartition(":")[0] for name in names}) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import BatchDraft, Registry, StoredBatch, StoredTraining, create_holder_name
+from peltier_store.registry import BatchDraft, Registry, StoredBatch, StoredTraining
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions.queue_tables import BatchRow, TrainingRow
 from peltier_store.registry.tables import Base, RevisionRow
@@ -136,10 +136,3 @@ async def until_one_waits(connection: AsyncConnection) -> None:
             return
         await asyncio.sleep(_PAUSE_SECONDS)
     pytest.fail("no connection waits")
-
-
-def test_no_two_holders_have_one_name() -> None:
-    """Also with the same host name and process id, as containers may have."""
-    names = {create_holder_name() for _ in range(3)}
-    assert len(names) == 3
-    assert len({name.rpartition(":")[0] for name in names}) == 1
