@@ -95,7 +95,7 @@ async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.M
     """One each, so that a tenant's rate bounds how many it may look for."""
     stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
-    monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
+    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
     results = (await running.predict_mixed(*unknown(100))).json()["results"]
     codes = [result["error"]["code"] for result in results]
     assert codes == ["adapter_not_found"] * 32 + ["quota_exceeded"] * 68
@@ -108,7 +108,7 @@ async def test_inputs_that_are_refused_cost_tokens(
     await running.upload(make_artifact(bert, name="demo"))
     stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
-    monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=2))
+    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=2))
     found = [(await running.predict("demo", ["a"] * 9 + [" "])).status_code for _ in range(3)]
     assert found == [422, 422, 429]
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 import httpx2
+import pytest
 from fastapi import FastAPI
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import Settings
@@ -22,6 +23,7 @@ async def front_pages(app: FastAPI, **headers: str) -> list[tuple[int, str, list
     return [(one.status_code, one.text, sorted({*one.headers} - {"x-request-id"})) for one in answers]
 
 
+@pytest.mark.extension
 async def test_the_front_page_tells_everybody_the_same(running: Running, settings_of: Callable[..., Settings]) -> None:
     """Open or with keys, ready or loading, to a stranger and to an admin: so it can tell nothing of the server."""
     closed = create_app(settings_of(admin_key=KEY))
@@ -33,6 +35,7 @@ async def test_the_front_page_tells_everybody_the_same(running: Running, setting
     assert not re.search(rf"{re.escape(running.app.version)}|bert|default", page[1] + document[1])
 
 
+@pytest.mark.extension
 async def test_programs_read_the_links_as_json(caller: Running) -> None:
     """Every address of it is one of this server's."""
     links = (await caller.client.get("/")).json()
@@ -51,6 +54,7 @@ async def test_pages_that_load_from_elsewhere_are_not_there(caller: Running) -> 
     assert "default-src 'self'" in answer.headers["content-security-policy"]
 
 
+@pytest.mark.extension
 async def test_openapi_and_its_page_are_there(caller: Running) -> None:
     """With the error responses of every route: also that of a second training of a file, by OpenAI's route too."""
     paths = (await caller.client.get("/openapi.json")).json()["paths"]

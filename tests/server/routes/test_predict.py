@@ -278,7 +278,7 @@ async def test_one_input_is_read_once(loaded: Running, monkeypatch: pytest.Monke
     assert [result["usage"]["tokens"] for result in results] == [64] * 21
     assert len(texts) == 2
     stand_still(monkeypatch)
-    monkeypatch.setattr(loaded.app.state.enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=0.2))
+    monkeypatch.setattr(loaded.app.state.enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=0.2))
     codes = [
         result["error"]["code"] for result in (await loaded.predict_tasks(*["sst2"] * 4, text=" ")).json()["results"]
     ]
