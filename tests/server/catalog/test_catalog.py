@@ -43,7 +43,7 @@ def make_record(
     **aliases: Mapping[int, float],
 ) -> AdapterRecord:
     versions = tuple(make_version(manifest, tenant, name, number) for number in sorted(numbers))
-    named = tuple(AliasRecord(alias, split, NOW, "me") for alias, split in aliases.items())
+    named = tuple(AliasRecord(alias, split, NOW, "me", 1) for alias, split in aliases.items())
     return AdapterRecord(tenant, name, public, versions, named)
 
 
@@ -190,7 +190,7 @@ def test_bytes_have_the_references_of_all_their_versions(catalog: Catalog, manif
     second = make_version(manifest, "default", "x", 2)
     apply(catalog, AdapterRecord("default", "x", True, (replace(version, name="x"), second), ()))
     assert catalog.references(owned) == ("y", "y@1", "x@1", "default:x@1")
-    split = (AliasRecord("production", {1: 0.5, 2: 0.5}, NOW, "me"),)
+    split = (AliasRecord("production", {1: 0.5, 2: 0.5}, NOW, "me", 1),)
     apply(catalog, AdapterRecord("default", "x", False, (replace(version, name="x"), second), split))
     assert catalog.references(owned) == ("y", "y@1", "x", "x@1")
     assert catalog.references(owned._replace(tenant="other")) == ()
