@@ -200,7 +200,7 @@ async def register(url: str, stocked: Sequence[Stocked]) -> None:
     ]  # fmt: skip
     versions = [
         {"adapter_id": place, "number": number, "digest": digest, "size_bytes": one.size_bytes, "preset": one.preset,
-         "manifest": one.manifest, "created_at": at, "created_by": "benchmark"}
+         "manifest": one.manifest, "created_at": at, "created_by": "benchmark", "revision": 2}
         for place, one in enumerate(stocked, 1) for number, digest in enumerate(one.digests, 1)
     ]  # fmt: skip
 
