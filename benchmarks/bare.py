@@ -7,7 +7,7 @@ import sys
 
 import uvicorn
 from fastapi import FastAPI
-from peltier_client.protocol import (
+from peltier_client.protocol.predict import (
     AdapterRef,
     BatchInfo,
     ClassificationPrediction,

@@ -19,7 +19,7 @@ from common.adapters import make_bytes
 from common.harness import cpu_seconds, create_parser, print_milliseconds
 from common.serving import Stocked, manifest_text, register, serving
 from peltier_backbone.load import load_backbone
-from peltier_client.protocol import TaskReference
+from peltier_client.protocol.names import TaskReference
 from peltier_server.auth.keyring import LOCAL, TENANT
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published

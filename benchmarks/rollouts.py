@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from common.harness import Table, add_json, create_parser, write_json
 from numpy.typing import NDArray
-from peltier_client.protocol import RolloutGuard
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_server.extensions.rollouts.decision import HARMS, STAKES, decide, outcomes
 from peltier_server.extensions.rollouts.recorder import compare_errors, match
 from peltier_store.registry.extensions.rollout_records import StoredRollout

@@ -18,7 +18,7 @@ from common.sentences import load_sentences
 from common.serving import serving
 from peltier_backbone.load import load_backbone
 from peltier_client import Client
-from peltier_client.protocol import Training
+from peltier_client.protocol.trainings import Training
 
 _PERCENTS = (50, 90, 99)
 _EPOCHS = 10_000

@@ -34,24 +34,14 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.exchange.results import Prediction, Predictions
-from peltier_client.protocol import (
-    Adapter,
-    AdapterVersion,
-    Alias,
-    AuditRecord,
-    Feedback,
-    File,
-    InfoResponse,
-    KeyInfo,
-    NewKey,
-    RankedDocument,
-    Rollout,
-    TaskReference,
-    TenantInfo,
-    Training,
-    TrainingEvent,
-    UploadedVersion,
-)
+from peltier_client.protocol.adapters import Adapter, AdapterVersion, UploadedVersion
+from peltier_client.protocol.administration import AuditRecord, KeyInfo, NewKey, TenantInfo
+from peltier_client.protocol.aliases import Alias
+from peltier_client.protocol.names import TaskReference
+from peltier_client.protocol.operations import InfoResponse
+from peltier_client.protocol.rerank import RankedDocument
+from peltier_client.protocol.rollouts import Feedback, Rollout
+from peltier_client.protocol.trainings import File, Training, TrainingEvent
 from peltier_client.synchronous import Client, Files, TextStream, Trainings
 
 __all__ = [

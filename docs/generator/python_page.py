@@ -7,7 +7,7 @@ import peltier_client
 from griffe import Attribute, Class, Function, Object, load
 from peltier_client.errors import PeltierError
 from peltier_client.exchange import connection
-from peltier_client.protocol import Parameters
+from peltier_client.protocol.predict import Parameters
 from pydantic import BaseModel
 
 from docs.generator.table import table

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from peltier_backbone.machine.cores import usable_cores
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import TaskReference
+from peltier_client.protocol.names import TaskReference
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from peltier_store.sources.source import check_source

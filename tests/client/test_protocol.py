@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_client.errors import ErrorBody, InvalidInput
-from peltier_client.protocol import (
-    NAME_PATTERN,
+from peltier_client.protocol.names import NAME_PATTERN, TaskReference, check_name
+from peltier_client.protocol.predict import (
     AdapterRef,
     ClassificationPrediction,
     MixedPredictRequest,
@@ -15,10 +15,8 @@ from peltier_client.protocol import (
     PredictRequest,
     PredictResponse,
     RegressionPrediction,
-    TaskReference,
     TextPrediction,
     Usage,
-    check_name,
 )
 from peltier_client.protocol.session import session_id
 from pydantic import ValidationError

@@ -4,22 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from peltier_client.protocol import (
-    AdapterChange,
-    BatchRequest,
-    ComparisonRequest,
-    DeprecationRequest,
-    FeedbackRequest,
-    GuardedAliasRequest,
-    KeyRequest,
-    MixedPredictRequest,
-    PinRequest,
-    PredictRequest,
-    RerankRequest,
-    TenantQuotas,
-    TenantRequest,
-    TrainingRequest,
-)
+from peltier_client.protocol.adapters import AdapterChange, DeprecationRequest, PinRequest
+from peltier_client.protocol.administration import KeyRequest, TenantQuotas, TenantRequest
+from peltier_client.protocol.batches import BatchRequest
+from peltier_client.protocol.comparison import ComparisonRequest
+from peltier_client.protocol.predict import MixedPredictRequest, PredictRequest
+from peltier_client.protocol.rerank import RerankRequest
+from peltier_client.protocol.rollouts import FeedbackRequest, GuardedAliasRequest
+from peltier_client.protocol.trainings import TrainingRequest
 from peltier_server.extensions.trainings.fine_tuning_messages import FineTuningRequest
 from peltier_server.http.bodies import BodyModel, read_json, unique
 from peltier_server.protocols.classify import ClassifyRequest, TextClassifyRequest

@@ -13,7 +13,8 @@ from peltier_client.commands.arguments import checked, connect
 from peltier_client.commands.training_lines import follow, print_training
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import check_url
-from peltier_client.protocol import Training, check_alias
+from peltier_client.protocol.names import check_alias
+from peltier_client.protocol.trainings import Training
 from peltier_client.resources.rollouts import GuardOptions
 from peltier_client.resources.trainings import TrainingOptions, succeeded
 

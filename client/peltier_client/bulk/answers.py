@@ -6,7 +6,8 @@ from typing import Any
 
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
-from peltier_client.protocol import AdapterRef, JudgedType, TextTuple
+from peltier_client.protocol.comparison import JudgedType
+from peltier_client.protocol.predict import AdapterRef, TextTuple
 
 
 @dataclass(frozen=True)

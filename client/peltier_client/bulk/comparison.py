@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from peltier_client.bulk.answers import Answers, Case, find_kind
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import JudgedType
+from peltier_client.protocol.comparison import JudgedType
 from peltier_client.quality.comparison import JudgedPair, judge_pair
 from peltier_client.quality.judgement import AnsweredSide, Judged, LabelReader
 from peltier_client.quality.metrics import Classes, MetricValues

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import TextTuple
+from peltier_client.protocol.predict import TextTuple
 
 # The mark of UTF-32 begins with that of UTF-16, so it is checked first.
 _MARKS = (

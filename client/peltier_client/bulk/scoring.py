@@ -17,7 +17,7 @@ from peltier_client.errors import (
     Unavailable,
 )
 from peltier_client.exchange.results import Prediction
-from peltier_client.protocol import AdapterRef, TextTuple
+from peltier_client.protocol.predict import AdapterRef, TextTuple
 from peltier_client.resources.predict import PredictOptions
 
 # Errors that one input may cause. Any other error ends the command.

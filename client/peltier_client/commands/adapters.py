@@ -10,7 +10,9 @@ from peltier_client.commands.arguments import ApiKey, Json, TaskArgument, Url, c
 from peltier_client.commands.tables import print_adapters, shown_live
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Split, TaskReference, UploadedVersion, check_alias, check_name
+from peltier_client.protocol.adapters import UploadedVersion
+from peltier_client.protocol.aliases import Split
+from peltier_client.protocol.names import TaskReference, check_alias, check_name
 from peltier_client.resources.adapters import find_report
 from peltier_client.synchronous import Client
 

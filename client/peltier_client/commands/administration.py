@@ -13,7 +13,8 @@ from peltier_client.commands.tables import print_keys, print_tenants
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.request import to_json
-from peltier_client.protocol import Scope, TenantQuotas, check_name
+from peltier_client.protocol.administration import Scope, TenantQuotas
+from peltier_client.protocol.names import check_name
 from peltier_client.resources.administration import QuotaOptions
 
 _SCOPES = get_args(Scope)

@@ -18,7 +18,8 @@ from peltier_client.commands.arguments import (
 )
 from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, print_versions, shown_split
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Alias, AliasHistory, AliasList, check_alias
+from peltier_client.protocol.aliases import Alias, AliasHistory, AliasList
+from peltier_client.protocol.names import check_alias
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))

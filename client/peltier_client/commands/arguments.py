@@ -23,7 +23,7 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.exchange.connection import DEFAULT_URL, check_api_key, check_url, is_unconnected
-from peltier_client.protocol import TaskReference, check_name
+from peltier_client.protocol.names import TaskReference, check_name
 from peltier_client.synchronous import Client
 
 # The shell waits for this.

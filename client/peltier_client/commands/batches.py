@@ -13,7 +13,7 @@ from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_
 from peltier_client.commands.tables import Heading, show, shown_minute
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Batch, BatchEndpoint
+from peltier_client.protocol.batches import Batch, BatchEndpoint
 from peltier_client.synchronous import Client
 
 _MAX_LINE_BYTES = 2**21

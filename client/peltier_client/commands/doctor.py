@@ -18,7 +18,7 @@ from peltier_client.commands.arguments import ApiKey, Json, Url, next_step, prin
 from peltier_client.commands.plugins import is_missing
 from peltier_client.errors import ConnectionFailed, PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import InfoResponse
+from peltier_client.protocol.operations import InfoResponse
 from peltier_client.synchronous import Client
 
 FindingLevel = Literal["ok", "note", "slow", "broken"]

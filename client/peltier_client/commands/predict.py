@@ -26,15 +26,8 @@ from peltier_client.commands.tables import print_predictions, print_task_answers
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.results import Predictions
-from peltier_client.protocol import (
-    MAX_BEAMS,
-    MAX_PRIORITY,
-    MAX_TEMPERATURE,
-    Aggregation,
-    TaskReference,
-    TextTuple,
-    group_prefix,
-)
+from peltier_client.protocol.names import TaskReference, group_prefix
+from peltier_client.protocol.predict import MAX_BEAMS, MAX_PRIORITY, MAX_TEMPERATURE, Aggregation, TextTuple
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.synchronous import Client
 

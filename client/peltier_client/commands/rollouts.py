@@ -7,7 +7,7 @@ import typer
 from peltier_client.commands.aliases import AliasName
 from peltier_client.commands.arguments import ApiKey, Json, OwnAdapter, Url, connect, print_result
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import AtEnd, Rollout
+from peltier_client.protocol.rollouts import AtEnd, Rollout
 
 rollout = typer.Typer(help="Try a version behind an alias, show what was found, and stop it.", no_args_is_help=True)
 

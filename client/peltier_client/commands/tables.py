@@ -14,20 +14,10 @@ from rich.text import Text
 
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.results import Prediction, Predictions
-from peltier_client.protocol import (
-    Adapter,
-    AdapterSummary,
-    Alias,
-    AliasChange,
-    AuditRecord,
-    KeyInfo,
-    Split,
-    TenantInfo,
-    TenantQuotas,
-    Term,
-    UploadedVersion,
-    VersionSummary,
-)
+from peltier_client.protocol.adapters import Adapter, AdapterSummary, UploadedVersion, VersionSummary
+from peltier_client.protocol.administration import AuditRecord, KeyInfo, TenantInfo, TenantQuotas
+from peltier_client.protocol.aliases import Alias, AliasChange, Split
+from peltier_client.protocol.predict import Term
 
 _GAP = 2
 _PIPE_WIDTH = 1_000_000

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from peltier_client.commands.tables import Heading, show, shown_minute
-from peltier_client.protocol import Training, TrainingEvent, TrainingProgress, TrainingSummary
+from peltier_client.protocol.trainings import Training, TrainingEvent, TrainingProgress, TrainingSummary
 from peltier_client.synchronous import Client
 
 _MINUTE = 60.0

@@ -7,7 +7,7 @@ import typer
 from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result, url_option
 from peltier_client.commands.training_lines import follow, print_training, print_trainings
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Training, TrainingStatus
+from peltier_client.protocol.trainings import Training, TrainingStatus
 from peltier_client.resources.trainings import succeeded
 
 trainings = typer.Typer(help="List, watch, pause, resume, cancel and delete trainings.", no_args_is_help=True)

@@ -22,7 +22,7 @@ from peltier_client.errors import (
     UnexpectedAnswer,
 )
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import RequestModel
+from peltier_client.protocol.wire import RequestModel
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

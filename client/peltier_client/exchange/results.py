@@ -9,20 +9,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from peltier_client.errors import ConnectionFailed, ErrorBody, UnexpectedAnswer
 from peltier_client.exchange.request import error_from_detail
-from peltier_client.protocol import (
+from peltier_client.protocol.predict import (
     AdapterRef,
     BatchInfo,
     Entity,
     FinishReason,
     Gates,
     Provenance,
-    ResponseModel,
     Term,
     TextPiece,
     Tier,
     Timings,
     Usage,
 )
+from peltier_client.protocol.wire import ResponseModel
 
 _DONE = "[DONE]"
 

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from peltier_client.errors import ErrorBody, UnexpectedAnswer
 from peltier_client.exchange.request import error_from_detail
-from peltier_client.protocol import ENDED, TrainingEvent
+from peltier_client.protocol.trainings import ENDED, TrainingEvent
 
 
 class EventReader:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peltier_client.protocol import ComparisonVerdict, JudgedType, SideName
+from peltier_client.protocol.comparison import ComparisonVerdict, JudgedType, SideName
 from peltier_client.quality.judgement import AnsweredSide, Judged, judge
 from peltier_client.quality.metrics import sign_test
 

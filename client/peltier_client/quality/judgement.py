@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import JudgedType
+from peltier_client.protocol.comparison import JudgedType
 from peltier_client.quality.gold import (
     read_answers,
     read_entities,

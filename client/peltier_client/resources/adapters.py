@@ -11,29 +11,21 @@ import httpx2
 from peltier_client.errors import InvalidInput, UnexpectedAnswer
 from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import (
-    MAX_REPORT_BYTES,
+from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
     AdapterPage,
     AdapterPin,
     AdapterVersion,
-    Alias,
-    AliasChange,
-    AliasHistory,
-    AliasList,
-    AliasRequest,
     DeprecationRequest,
     PinRequest,
-    TaskReference,
-    TrainingReport,
     UploadedVersion,
     VersionList,
     VersionManifest,
-    VersionReport,
-    check_alias,
-    check_name,
 )
+from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest
+from peltier_client.protocol.names import TaskReference, check_alias, check_name
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport, VersionReport
 
 
 def upload(

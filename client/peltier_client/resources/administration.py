@@ -9,26 +9,24 @@ import httpx2
 
 from peltier_client.errors import InvalidInput, Unavailable
 from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
-from peltier_client.protocol import (
+from peltier_client.protocol.administration import (
     AuditPage,
-    HealthResponse,
-    InfoResponse,
     KeyList,
     KeyRequest,
     NewKey,
-    ReadyResponse,
     TenantInfo,
     TenantList,
     TenantQuotas,
     TenantRequest,
     TenantUsage,
-    check_name,
 )
+from peltier_client.protocol.names import check_name
+from peltier_client.protocol.operations import HealthResponse, InfoResponse, ReadyResponse
 from peltier_client.protocol.session import SESSION_HEADER
 
 
 class QuotaOptions(TypedDict, total=False):
-    """A tenant's quotas, as keyword arguments. See `peltier_client.protocol.TenantQuotas`."""
+    """A tenant's quotas, as keyword arguments. See `peltier_client.protocol.administration.TenantQuotas`."""
 
     requests_per_second: float | None
     tokens_per_second: float | None
@@ -66,7 +64,7 @@ def set_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
 
 
 class KeyOptions(TypedDict, total=False):
-    """Fields of a new key, as keyword arguments. See `peltier_client.protocol.KeyRequest`."""
+    """Fields of a new key, as keyword arguments. See `peltier_client.protocol.administration.KeyRequest`."""
 
     tenant: str
     note: str

@@ -12,16 +12,8 @@ import httpx2
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.request import Request, new_key, page_query, raise_for_error, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import (
-    Batch,
-    BatchEndpoint,
-    BatchList,
-    BatchRequest,
-    File,
-    FileDeleted,
-    FileList,
-    FilePurpose,
-)
+from peltier_client.protocol.batches import Batch, BatchEndpoint, BatchList, BatchRequest
+from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
 
 _KINDS = (".jsonl", ".csv", ".tsv")
 _BATCH_PAGE_SIZE = 100

@@ -9,21 +9,13 @@ from pydantic import BaseModel, ConfigDict
 from peltier_client.errors import ErrorBody, InvalidInput, PeltierError, UnexpectedAnswer
 from peltier_client.exchange.request import Request, error_from_detail, raise_unless_events, read_body, to_json
 from peltier_client.exchange.results import PredictionBody, Predictions, TextReader
-from peltier_client.protocol import (
-    Aggregation,
-    MixedPredictRequest,
-    Precision,
-    PredictRequest,
-    RankedDocument,
-    RerankRequest,
-    RerankResponse,
-    TaskReference,
-    TextTuple,
-)
+from peltier_client.protocol.names import TaskReference
+from peltier_client.protocol.predict import Aggregation, MixedPredictRequest, Precision, PredictRequest, TextTuple
+from peltier_client.protocol.rerank import RankedDocument, RerankRequest, RerankResponse
 
 
 class PredictOptions(TypedDict, total=False):
-    """The `parameters` of a prediction, as keyword arguments. See `peltier_client.protocol.Parameters`."""
+    """The `parameters` of a prediction, as keyword arguments. See `peltier_client.protocol.predict.Parameters`."""
 
     top_k: int | None
     raw_scores: bool

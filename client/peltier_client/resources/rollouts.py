@@ -7,21 +7,20 @@ import httpx2
 
 from peltier_client.errors import UnexpectedAnswer
 from peltier_client.exchange.request import Request, read_body, reader, to_json
-from peltier_client.protocol import (
+from peltier_client.protocol.names import check_alias, check_name
+from peltier_client.protocol.rollouts import (
     AtEnd,
     Feedback,
     FeedbackRequest,
     GuardedAlias,
     GuardedAliasRequest,
     Rollout,
-    check_alias,
-    check_name,
 )
 
 
 class GuardOptions(TypedDict, total=False):
     """How a candidate is tried and decided, as keyword arguments; either `share` or `shadow`. See
-    `peltier_client.protocol.RolloutGuard`."""
+    `peltier_client.protocol.rollouts.RolloutGuard`."""
 
     share: float | None
     shadow: bool

@@ -19,14 +19,14 @@ from peltier_client.exchange.request import (
     to_json,
 )
 from peltier_client.exchange.training_events import EventReader
-from peltier_client.protocol import (
+from peltier_client.protocol.names import check_name
+from peltier_client.protocol.trainings import (
     MAX_INLINE_EXAMPLES,
     TrainedType,
     Training,
     TrainingList,
     TrainingRequest,
     TrainingStatus,
-    check_name,
 )
 from peltier_client.resources.rollouts import GuardOptions
 
@@ -75,7 +75,7 @@ class TrainingSources(TypedDict, total=False):
 
 
 class NewTraining(TrainingSources, TrainingOptions, total=False):
-    """A training to begin, as keyword arguments. See `peltier_client.protocol.TrainingRequest`."""
+    """A training to begin, as keyword arguments. See `peltier_client.protocol.trainings.TrainingRequest`."""
 
 
 class Upload(NamedTuple):

@@ -19,27 +19,21 @@ from peltier_client.exchange.connection import (
 )
 from peltier_client.exchange.results import Predictions
 from peltier_client.exchange.transfer import OnProgress, write_whole
-from peltier_client.protocol import (
+from peltier_client.protocol.adapters import (
     Adapter,
     AdapterPin,
     AdapterSummary,
     AdapterVersion,
-    Alias,
-    AliasChange,
-    AuditRecord,
-    HealthResponse,
-    InfoResponse,
-    KeyInfo,
-    NewKey,
-    RankedDocument,
-    TenantInfo,
-    TenantUsage,
-    TextTuple,
-    TrainingReport,
     UploadedVersion,
     VersionManifest,
     VersionSummary,
 )
+from peltier_client.protocol.administration import AuditRecord, KeyInfo, NewKey, TenantInfo, TenantUsage
+from peltier_client.protocol.aliases import Alias, AliasChange
+from peltier_client.protocol.operations import HealthResponse, InfoResponse
+from peltier_client.protocol.predict import TextTuple
+from peltier_client.protocol.reports import TrainingReport
+from peltier_client.protocol.rerank import RankedDocument
 from peltier_client.resources import adapters, administration, predict
 from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
 from peltier_client.resources.predict import PredictOptions

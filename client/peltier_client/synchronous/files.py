@@ -6,7 +6,8 @@ from functools import cached_property
 from os import PathLike
 
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol import Batch, BatchEndpoint, File, FilePurpose
+from peltier_client.protocol.batches import Batch, BatchEndpoint
+from peltier_client.protocol.trainings import File, FilePurpose
 from peltier_client.resources import files
 from peltier_client.synchronous.sender import Sender
 

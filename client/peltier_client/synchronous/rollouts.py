@@ -3,7 +3,7 @@
 
 from typing import Unpack
 
-from peltier_client.protocol import Feedback, Rollout
+from peltier_client.protocol.rollouts import Feedback, Rollout
 from peltier_client.resources import rollouts
 from peltier_client.resources.rollouts import FeedbackOptions, GuardOptions
 from peltier_client.synchronous.sender import Sender

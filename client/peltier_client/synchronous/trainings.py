@@ -13,7 +13,7 @@ import httpx2
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.training_events import EventReader
-from peltier_client.protocol import Training, TrainingEvent, TrainingStatus, TrainingSummary
+from peltier_client.protocol.trainings import Training, TrainingEvent, TrainingStatus, TrainingSummary
 from peltier_client.resources import trainings
 from peltier_client.resources.trainings import (
     Examples,

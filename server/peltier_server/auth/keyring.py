@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import cast, get_args
 
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
-from peltier_client.protocol import Scope
+from peltier_client.protocol.administration import Scope
 from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
 
 from peltier_server.auth.credentials import Credentials, prefix_of

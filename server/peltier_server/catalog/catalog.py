@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice, takewhile
 
 from peltier_client.errors import AdapterNotFound
-from peltier_client.protocol import TaskReference
+from peltier_client.protocol.names import TaskReference
 
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext

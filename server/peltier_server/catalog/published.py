@@ -14,16 +14,16 @@ from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import VersionNotFound
-from peltier_client.protocol import (
+from peltier_client.protocol.adapters import (
     Adapter,
-    AdapterRef,
     AdapterSummary,
     AdapterVersion,
     TaskOutline,
-    TaskReference,
     TaskSummary,
     VersionSummary,
 )
+from peltier_client.protocol.names import TaskReference
+from peltier_client.protocol.predict import AdapterRef
 from peltier_store.registry import AdapterRecord, AliasRecord, Pin, VersionRecord
 from pydantic_core import to_json
 

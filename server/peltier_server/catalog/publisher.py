@@ -13,7 +13,8 @@ from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.golden.golden import golden_rows, is_rounded, judge_golden, keep_recorded
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
-from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport, check_alias, check_name
+from peltier_client.protocol.names import check_alias, check_name
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import OnPublish, Registry, RegistryError, VersionRecord
 from pydantic import ValidationError

@@ -11,7 +11,7 @@ from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
-from peltier_client.protocol import Scope
+from peltier_client.protocol.administration import Scope
 from pydantic import BaseModel
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Receive, Send

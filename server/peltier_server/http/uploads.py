@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
 
 from peltier_client.errors import QueueFull, TooLarge
-from peltier_client.protocol import MAX_REPORT_BYTES
+from peltier_client.protocol.reports import MAX_REPORT_BYTES
 
 from peltier_server import retry_hints
 

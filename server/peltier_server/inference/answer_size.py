@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Parameters, Precision
+from peltier_client.protocol.predict import Parameters, Precision
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry

@@ -11,7 +11,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import AdapterNotFound
-from peltier_client.protocol import BACKBONE_TASK
+from peltier_client.protocol.names import BACKBONE_TASK
 from peltier_store.registry import VersionRecord
 
 from peltier_server.catalog.published import Entry

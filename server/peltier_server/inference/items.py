@@ -10,7 +10,8 @@ from http import HTTPStatus
 from typing import Any
 
 from peltier_client.errors import AdapterNotFound, ErrorBody, PeltierError, QuotaExceeded, ServerError
-from peltier_client.protocol import Input, MixedItem, group_prefix
+from peltier_client.protocol.names import group_prefix
+from peltier_client.protocol.predict import Input, MixedItem
 
 from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone

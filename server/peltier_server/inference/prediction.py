@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastapi import Response
 from peltier_client.errors import ErrorBody, InvalidInput
-from peltier_client.protocol import AdapterRef, TextPrediction, Tier
+from peltier_client.protocol.predict import AdapterRef, TextPrediction, Tier
 from pydantic import BaseModel
 from pydantic_core import to_json
 

@@ -12,7 +12,8 @@ from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
 from peltier_adapters.spec.visible import is_visible
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Input, Parameters, TaskReference
+from peltier_client.protocol.names import TaskReference
+from peltier_client.protocol.predict import Input, Parameters
 
 from peltier_server.catalog.published import Entry
 from peltier_server.context import RequestContext

@@ -21,15 +21,8 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import (
-    BACKBONE_TASK,
-    MAX_PRIORITY,
-    Input,
-    MixedItem,
-    Parameters,
-    TaskReference,
-    group_prefix,
-)
+from peltier_client.protocol.names import BACKBONE_TASK, TaskReference, group_prefix
+from peltier_client.protocol.predict import MAX_PRIORITY, Input, MixedItem, Parameters
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints

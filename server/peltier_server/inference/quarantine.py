@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from peltier_client.errors import InferenceFailed
-from peltier_client.protocol import QuarantinedVersion
+from peltier_client.protocol.operations import QuarantinedVersion
 
 from peltier_server.catalog.published import Entry
 from peltier_server.metrics.metrics import Metrics

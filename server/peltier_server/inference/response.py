@@ -15,7 +15,7 @@ from peltier_adapters.generation import Draft, text_answer
 from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.tokenizer import Tokenizer
-from peltier_client.protocol import Input, Parameters, TextPrediction
+from peltier_client.protocol.predict import Input, Parameters, TextPrediction
 from torch import Tensor
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation

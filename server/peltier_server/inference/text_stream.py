@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from peltier_backbone.text.tokenizer import Tokenizer
-from peltier_client.protocol import FinishReason, TextPrediction
+from peltier_client.protocol.predict import FinishReason, TextPrediction
 
 from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.queue.ticket import NewTokens

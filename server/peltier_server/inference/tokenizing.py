@@ -20,7 +20,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Input, Parameters
+from peltier_client.protocol.predict import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_size import count_windows

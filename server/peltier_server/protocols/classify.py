@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Request, Response
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Input, Parameters, Priority, RequestModel, ResponseModel, Text
-from peltier_client.protocol.predict import state_rule
+from peltier_client.protocol.predict import Input, Parameters, Priority, Text, state_rule
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictBool
 
 from peltier_server.errors import TASK_ERRORS, scoped_errors

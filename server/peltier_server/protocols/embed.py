@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import Request, Response
 from peltier_client.errors import InferenceFailed, PeltierError
-from peltier_client.protocol import BACKBONE_TASK, Parameters, RequestModel, ResponseModel, Text
-from peltier_client.protocol.predict import state_rule
+from peltier_client.protocol.names import BACKBONE_TASK
+from peltier_client.protocol.predict import Parameters, Text, state_rule
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 from pydantic_core import to_json
 

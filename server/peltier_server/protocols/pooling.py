@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import Request, Response
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import ResponseModel
+from peltier_client.protocol.wire import ResponseModel
 
 from peltier_server.errors import TASK_ERRORS, scoped_errors
 from peltier_server.http.application import accept, answer_json, resolve

@@ -6,17 +6,9 @@ from typing import Annotated, NamedTuple
 
 from fastapi import Request, Response
 from peltier_client.errors import InvalidInput, PeltierError
-from peltier_client.protocol import (
-    Parameters,
-    RankedDocument,
-    RankedText,
-    RequestModel,
-    RerankRequest,
-    RerankResponse,
-    RerankUsage,
-    ResponseModel,
-    Text,
-)
+from peltier_client.protocol.predict import Parameters, Text
+from peltier_client.protocol.rerank import RankedDocument, RankedText, RerankRequest, RerankResponse, RerankUsage
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictBool
 
 from peltier_server.errors import TASK_ERRORS, scoped_errors

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import StorageFull
-from peltier_client.protocol import Tier
+from peltier_client.protocol.predict import Tier
 
 from peltier_server import retry_hints
 from peltier_server.fairness.shared_bound import Shares

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
 from peltier_client.errors import TooLarge
-from peltier_client.protocol import Tier
+from peltier_client.protocol.predict import Tier
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.fetches import Fetches, succeeded

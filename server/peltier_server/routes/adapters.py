@@ -16,9 +16,7 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import (
-    MAX_REPORT_BYTES,
-    MAX_VERSION,
+from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
     AdapterPage,
@@ -28,8 +26,9 @@ from peltier_client.protocol import (
     UploadedVersion,
     VersionList,
     VersionManifest,
-    VersionReport,
 )
+from peltier_client.protocol.names import MAX_VERSION
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, VersionReport
 from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse

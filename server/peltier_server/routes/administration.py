@@ -14,8 +14,7 @@ from peltier_client.errors import (
     Unauthorized,
     Unavailable,
 )
-from peltier_client.protocol import (
-    NAME_PATTERN,
+from peltier_client.protocol.administration import (
     AuditPage,
     AuditRecord,
     KeyInfo,
@@ -29,6 +28,7 @@ from peltier_client.protocol import (
     TenantRequest,
     TenantUsage,
 )
+from peltier_client.protocol.names import NAME_PATTERN
 from peltier_store.registry import AuditFilter, Key, Quotas, TenantRecord
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 

@@ -7,14 +7,8 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import (
-    Alias,
-    AliasChange,
-    AliasHistory,
-    AliasList,
-    AliasRequest,
-    check_alias,
-)
+from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest
+from peltier_client.protocol.names import check_alias
 from peltier_store.registry import AliasHistoryEntry, AliasRecord
 
 from peltier_server.errors import scoped_errors

@@ -10,12 +10,7 @@ from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import T5Config
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
-from peltier_client.protocol import (
-    BackboneInfo,
-    HealthResponse,
-    InfoResponse,
-    ReadyResponse,
-)
+from peltier_client.protocol.operations import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, AnyTime, Context, MetricsPages

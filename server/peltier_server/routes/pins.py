@@ -8,7 +8,7 @@ from peltier_client.errors import (
     TooLarge,
     Unavailable,
 )
-from peltier_client.protocol import AdapterPin, PinRequest
+from peltier_client.protocol.adapters import AdapterPin, PinRequest
 
 from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Changing, Context

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from peltier_client.errors import InvalidInput, PeltierError, QueueFull
-from peltier_client.protocol import (
+from peltier_client.protocol.predict import (
     MixedItem,
     MixedPredictRequest,
     MixedPredictResponse,

@@ -7,7 +7,8 @@ import re
 
 from fastapi import Request, Response
 from peltier_client.errors import Draining, InvalidInput, NotReady
-from peltier_client.protocol import PredictRequest, PredictResponse, ReadyResponse
+from peltier_client.protocol.operations import ReadyResponse
+from peltier_client.protocol.predict import PredictRequest, PredictResponse
 
 from peltier_server.errors import TASK_ERRORS, describe_errors, scoped_errors
 from peltier_server.http.application import AnyTime, get_context

@@ -8,7 +8,7 @@ import pytest
 from peltier_client.bulk.answers import Answers, Case
 from peltier_client.bulk.comparison import compare
 from peltier_client.exchange.results import Prediction
-from peltier_client.protocol import AdapterRef
+from peltier_client.protocol.predict import AdapterRef
 
 FILE = Path(__file__).parents[2] / "support/comparison.cases.json"
 CASES: list[dict[str, Any]] = json.loads(FILE.read_text())

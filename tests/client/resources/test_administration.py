@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from peltier_client import AsyncClient, Client, InvalidInput, NotFound
 from peltier_client.errors import UnexpectedAnswer
-from peltier_client.protocol import RateUsage
+from peltier_client.protocol.administration import RateUsage
 from peltier_client.resources import administration
 
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
-from peltier_client.protocol import Scope
+from peltier_client.protocol.administration import Scope
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import ALL_SCOPES, LOCAL, TENANT, Caller, Keyring
 from peltier_store.registry import Key, Position, Quotas, RegistrySnapshot, TenantRecord

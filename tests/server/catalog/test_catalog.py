@@ -13,7 +13,7 @@ import pytest
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import AdapterNotFound, VersionNotFound
-from peltier_client.protocol import TaskReference
+from peltier_client.protocol.names import TaskReference
 from peltier_server.auth.keyring import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published

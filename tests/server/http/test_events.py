@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from peltier_client.errors import InferenceFailed, PeltierError
-from peltier_client.protocol import TextPiece
+from peltier_client.protocol.predict import TextPiece
 from peltier_server.http.events import event, until_error
 
 

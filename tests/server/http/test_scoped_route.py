@@ -8,7 +8,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from peltier_backbone.backbone import Backbone
-from peltier_client.protocol import MAX_REPORT_BYTES
+from peltier_client.protocol.reports import MAX_REPORT_BYTES
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols import rerank
 from peltier_server.protocols.openai import routes as openai

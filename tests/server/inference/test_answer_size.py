@@ -12,7 +12,7 @@ import pytest_asyncio
 from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.windows import WindowedText
-from peltier_client.protocol import Parameters, PredictResponse
+from peltier_client.protocol.predict import Parameters, PredictResponse
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.inference import prediction, predictor, tokenizing

@@ -13,7 +13,7 @@ from peltier_adapters.inputs import LongTexts, at_words, encode_windows
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.token_places import words_at_spaces
-from peltier_client.protocol import Parameters, PredictResponse
+from peltier_client.protocol.predict import Parameters, PredictResponse
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.inference import response

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from peltier_client.errors import InvalidInput, QueueFull
-from peltier_client.protocol import RankedDocument
+from peltier_client.protocol.rerank import RankedDocument
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation

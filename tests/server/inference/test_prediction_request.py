@@ -5,7 +5,7 @@ from peltier_adapters.generation import Decoding
 from peltier_adapters.spec.tasks import MAX_BEAMS as MAX_BEAMS_OF_TASKS
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import MAX_BEAMS, Parameters
+from peltier_client.protocol.predict import MAX_BEAMS, Parameters
 from peltier_server.inference.prediction_request import PredictionRequest, check_stream, choose_decoding, draws
 
 HEAD = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=64)

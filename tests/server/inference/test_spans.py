@@ -13,7 +13,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import SpanSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.exchange.results import PredictionBody
-from peltier_client.protocol import PredictResponse
+from peltier_client.protocol.predict import PredictResponse
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_client.errors import InferenceFailed
-from peltier_client.protocol import AdapterRef, TextPrediction
+from peltier_client.protocol.predict import AdapterRef, TextPrediction
 from peltier_server.inference.prediction import PhaseTimes, Prediction, StreamStart
 from peltier_server.inference.text_stream import Detokenizer, StopSequences, StopSequenceStream, StreamedText
 from peltier_server.queue.ticket import NewTokens

@@ -12,8 +12,7 @@ from dataclasses import replace
 import grpc
 import httpx2
 import pytest
-from peltier_client.protocol import Parameters
-from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
+from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS, Parameters
 from peltier_server.extensions.grpc import server as grpc_server
 from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import SharedBound

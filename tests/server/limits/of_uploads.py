@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
-from peltier_client.protocol import MAX_REPORT_BYTES
+from peltier_client.protocol.reports import MAX_REPORT_BYTES
 from peltier_server.extensions.settings import SETTINGS
 from peltier_server.http.uploads import UploadTurns
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_client.protocol import MAX_REPORT_BYTES, VersionReport
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, VersionReport
 
 from tests.server.conftest import Running
 from tests.training.report.test_page import HOSTILE, create_report

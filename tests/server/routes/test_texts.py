@@ -11,7 +11,7 @@ from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.generation import Generator
 from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
-from peltier_client.protocol import Parameters
+from peltier_client.protocol.predict import Parameters
 from peltier_server.auth.keyring import ALL_SCOPES, Caller
 from peltier_server.context import RequestContext
 from peltier_server.runner.decoder import DecodeGroup, DecodeJob

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_client.protocol import MAX_REPORT_BYTES, TrainingReport
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport
 from peltier_training.delivery import write_file
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots

@@ -11,7 +11,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.backbone import Backbone
-from peltier_client.protocol import TrainingReport
+from peltier_client.protocol.reports import TrainingReport
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate.examination import evaluate, examine

@@ -17,7 +17,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_client import Client
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import UploadedVersion
+from peltier_client.protocol.adapters import UploadedVersion
 from peltier_store.sources.push import PushOptions, push_artifact
 
 from peltier_training.data.data import Data, read_file

@@ -6,7 +6,7 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from peltier_client.protocol import MAX_REPORT_BYTES
+from peltier_client.protocol.reports import MAX_REPORT_BYTES
 
 from peltier_training.delivery import write_file
 from peltier_training.report import plots

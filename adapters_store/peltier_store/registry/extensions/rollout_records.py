@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from peltier_client.protocol import RolloutGuard
+from peltier_client.protocol.rollouts import RolloutGuard
 
 from peltier_store.registry.errors import NotRegistered
 from peltier_store.registry.records import AliasRecord

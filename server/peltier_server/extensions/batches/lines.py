@@ -4,8 +4,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from peltier_client.protocol import BatchError
-from peltier_client.protocol.batches import MAX_CUSTOM_ID_CHARS
+from peltier_client.protocol.batches import MAX_CUSTOM_ID_CHARS, BatchError
 from pydantic_core import from_json, to_json
 
 from peltier_server.http.app_call import AppAnswer

@@ -12,7 +12,7 @@ from peltier_client.errors import (
     QuotaExceeded,
     Unavailable,
 )
-from peltier_client.protocol import Batch, BatchCounts, BatchError, BatchErrors, BatchList, BatchRequest
+from peltier_client.protocol.batches import Batch, BatchCounts, BatchError, BatchErrors, BatchList, BatchRequest
 from peltier_store.registry import BatchDraft, QuotaReached, StoredBatch, StoredFile
 
 from peltier_server.errors import scoped_errors

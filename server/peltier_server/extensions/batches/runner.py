@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import Unavailable
-from peltier_client.protocol import BatchError
+from peltier_client.protocol.batches import BatchError
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound, digest_of
 from peltier_store.registry import (
     BatchPart,

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from peltier_adapters.artifact.header import has_more_tokens
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import MAX_COLUMNS
+from peltier_client.protocol.trainings import MAX_COLUMNS
 
 MAX_LINE_BYTES = 1024 * 1024
 # Of a row; the parser takes a line at once.

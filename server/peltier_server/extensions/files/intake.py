@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from peltier_client.errors import InvalidInput, PeltierError, TooLarge
-from peltier_client.protocol import Scope
+from peltier_client.protocol.administration import Scope
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import RegistryError, StoredFile
 from peltier_store.registry.extensions import batches

@@ -12,7 +12,7 @@ from peltier_client.errors import (
     StorageFull,
     Unavailable,
 )
-from peltier_client.protocol import File, FileDeleted, FileList, FilePurpose
+from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
 from peltier_store import registry
 from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict

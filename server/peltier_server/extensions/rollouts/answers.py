@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import JUDGED_TYPES, Input
+from peltier_client.protocol.predict import Input
+from peltier_client.protocol.rollouts import JUDGED_TYPES
 from pydantic_core import to_json
 
 from peltier_server.inference.prediction import OnePrediction

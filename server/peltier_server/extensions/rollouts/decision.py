@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from peltier_client.protocol import RolloutGuard
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_store.registry.extensions.rollout_records import StoredRollout
 
 # Small stakes find small differences in much data, large ones find large differences early.

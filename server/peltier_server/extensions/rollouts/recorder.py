@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
-from peltier_client.protocol import JUDGED_TYPES
+from peltier_client.protocol.rollouts import JUDGED_TYPES
 from peltier_store.registry import create_holder_name
 from peltier_store.registry.extensions.rollout_records import Report, StoredAnswer, StoredRollout
 from peltier_store.registry.extensions.rollouts import added, compared

@@ -9,7 +9,14 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import AnswerNotFound, InvalidInput
-from peltier_client.protocol import JUDGED_TYPES, Feedback, FeedbackRequest, Rollout, RolloutGuard, RolloutState
+from peltier_client.protocol.rollouts import (
+    JUDGED_TYPES,
+    Feedback,
+    FeedbackRequest,
+    Rollout,
+    RolloutGuard,
+    RolloutState,
+)
 from peltier_store.registry import RegistryError, RegistrySnapshot
 from peltier_store.registry.extensions.rollout_records import (
     AnswerUnknown,

@@ -9,7 +9,8 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import Feedback, FeedbackRequest, GuardedAlias, GuardedAliasRequest, check_alias
+from peltier_client.protocol.names import check_alias
+from peltier_client.protocol.rollouts import Feedback, FeedbackRequest, GuardedAlias, GuardedAliasRequest
 from peltier_store.registry import AliasRecord
 from peltier_store.registry.extensions.rollout_records import StoredRollout
 

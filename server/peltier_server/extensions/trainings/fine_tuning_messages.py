@@ -2,17 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from peltier_client.protocol import (
+from peltier_client.protocol.trainings import (
     MAX_MULTIPLIER,
     Column,
     FileId,
     Metadata,
-    RequestModel,
-    ResponseModel,
     TextColumns,
     TrainedType,
     TrainingSeed,
 )
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictInt
 
 Auto = Literal["auto"]

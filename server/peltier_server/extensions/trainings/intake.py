@@ -10,7 +10,7 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.tasks import ENCODER_TYPES
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, QuotaExceeded, TooLarge
-from peltier_client.protocol import TrainingRequest
+from peltier_client.protocol.trainings import TrainingRequest
 from peltier_store.registry import (
     IdempotencyKey,
     StoredFile,

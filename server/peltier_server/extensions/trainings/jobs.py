@@ -9,7 +9,8 @@ from typing import Any, Literal, cast
 from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import NAME_PATTERN, TrainingRequest
+from peltier_client.protocol.names import NAME_PATTERN
+from peltier_client.protocol.trainings import TrainingRequest
 from peltier_store.registry import StoredEvent, TrainingSummary
 
 from peltier_server.extensions.trainings.fine_tuning_messages import (

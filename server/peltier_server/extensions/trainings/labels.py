@@ -8,7 +8,7 @@ from typing import Any
 from peltier_adapters.errors import first_of
 from peltier_adapters.spec.label import label_problem
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import TrainingRequest
+from peltier_client.protocol.trainings import TrainingRequest
 
 # The types of tasks whose labels are names. Without a type a task is a classification.
 _NAMED = (None, "classification", "multilabel", "token-classification")

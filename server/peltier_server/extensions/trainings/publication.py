@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput, PeltierError
-from peltier_client.protocol import PublishOptions
+from peltier_client.protocol.trainings import PublishOptions
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound
 from peltier_store.registry import (
     InvalidRecord,

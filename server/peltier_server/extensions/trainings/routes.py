@@ -15,7 +15,7 @@ from peltier_client.errors import (
     TrainingNotFound,
     Unavailable,
 )
-from peltier_client.protocol import (
+from peltier_client.protocol.trainings import (
     ENDED,
     Training,
     TrainingCost,

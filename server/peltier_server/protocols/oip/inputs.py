@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 from peltier_client.errors import BadRequest, InvalidInput
-from peltier_client.protocol import Input, Parameters
+from peltier_client.protocol.predict import Input, Parameters
 from pydantic import ValidationError
 
 from peltier_server.protocols.oip.messages import InferRequest, InputTensor, TensorParameters

@@ -3,8 +3,8 @@
 from typing import Annotated, Any, Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import RequestModel, ResponseModel
 from peltier_client.protocol.predict import is_none
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 Datatype = Literal["BYTES", "FP32", "INT64"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from peltier_adapters.spec.tasks import TaskSpec, TaskType
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Parameters, TextPrediction
+from peltier_client.protocol.predict import Parameters, TextPrediction
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry

@@ -18,7 +18,7 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import Input
+from peltier_client.protocol.predict import Input
 from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry

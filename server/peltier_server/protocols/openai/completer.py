@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Parameters, TextPrediction
+from peltier_client.protocol.predict import Parameters, TextPrediction
 
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from peltier_client.protocol import Parameters, Precision, Priority, RequestModel, ResponseModel, Text
+from peltier_client.protocol.predict import Parameters, Precision, Priority, Text
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import (
     Field,
     StrictBool,

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import ResponseModel
+from peltier_client.protocol.wire import ResponseModel
 from pydantic import BaseModel
 
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from peltier_client.protocol import FinishReason, Priority, RequestModel, ResponseModel, Seed, Temperature, TopP
+from peltier_client.protocol.predict import FinishReason, Priority, Seed, Temperature, TopP
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import (
     Field,
     StrictBool,

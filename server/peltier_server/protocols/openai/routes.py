@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from peltier_client.errors import AdapterNotFound, VersionNotFound
-from peltier_client.protocol import BACKBONE_TASK
+from peltier_client.protocol.names import BACKBONE_TASK
 
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.errors import TASK_ERRORS, scoped_errors

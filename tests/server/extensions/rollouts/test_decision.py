@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from peltier_client.protocol import RolloutGuard
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_server.extensions.rollouts.decision import STAKES, decide, evidence
 from peltier_store.registry.extensions.rollout_records import StoredRollout
 

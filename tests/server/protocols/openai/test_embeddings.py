@@ -18,7 +18,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_client import Client, PeltierError
-from peltier_client.protocol import PredictResponse
+from peltier_client.protocol.predict import PredictResponse
 from torch.nn import functional as F
 
 from tests.server.conftest import Listen, Listening
