@@ -3,19 +3,18 @@
 Each change is a row, and rows are never removed. The newest row is the current state. Each row refers to the row of the
 split that was in force before, which a rollback restores. So two rollbacks go two steps back, and rolling back a
 deletion restores the alias. A split names only live versions, because a version that an alias names cannot be deleted.
-A stored split may name a version with the share 0: it answers nothing and is in no record, but is kept for the alias.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
 from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, check_name
-from peltier_store.registry.tables import AliasRow
+from peltier_store.registry.tables import ENDS_WITH_ALIAS, AliasRow, Base
 from peltier_store.registry.transactions import WriteTransaction
 
 VersionShares: TypeAlias = Mapping[int, float]
@@ -33,7 +32,8 @@ def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, spl
     require_live(writing.connection, adapter_id, name, *split)
     _require_room(writing.connection, adapter_id, name, alias)
     current = find_current(writing.connection, adapter_id, alias)
-    if current is not None and current.split == _stored(split):
+    is_same = current is not None and current.split == _stored(split)
+    if current is not None and is_same and not _is_guarded(writing.connection, adapter_id, alias):
         # A repeated call, whose first answer was lost, must not make a rollback go back to what the alias means now.
         return alias_of(current)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
@@ -77,8 +77,11 @@ def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
 
 
 def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> list[str]:
-    """The aliases that name this version, also with the share 0, in order."""
-    return sorted(row.alias for row in _all_current(connection, adapter_id) if str(number) in row.split)
+    """The aliases that name this version, or have a guarded change to it in progress, in order."""
+    named = {row.alias for row in _all_current(connection, adapter_id) if str(number) in row.split}
+    for table, running in _guards(adapter_id):
+        named.update(connection.execute(select(table.c.alias).where(running, table.c.candidate == number)).scalars())
+    return sorted(named)
 
 
 def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
@@ -108,8 +111,7 @@ def alias_of(row: Row[*tuple[object, ...]]) -> AliasRecord:
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
-    """The versions that answer, with their shares."""
-    return {int(number): share for number, share in stored.items() if share > 0}
+    return {int(number): share for number, share in stored.items()}
 
 
 def check_alias(alias: str) -> None:
@@ -161,14 +163,16 @@ def _require_room(connection: Connection, adapter_id: int, name: str, alias: str
 def change(
     writing: WriteTransaction, adapter_id: int, alias: str, split: VersionShares | None, previous_id: int | None
 ) -> AliasRecord:
-    """Makes the alias mean `split`; a version with the share 0 is kept for it."""
+    """Makes the alias mean `split`. A guarded change of it in progress ends."""
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
-    stored = None if split is None else _stored(split)
+    ended = {"state": "stopped", "reason": f"the alias was changed by {writing.actor}", "ended_at": writing.at}
+    for table, running in _guards(adapter_id):
+        writing.connection.execute(update(table).where(running, table.c.alias == alias).values(**ended))
     row = {
         "adapter_id": adapter_id,
         "alias": alias,
-        "split": stored,
+        "split": None if split is None else _stored(split),
         "previous_id": previous_id,
         "is_current": True,
         "created_at": writing.at,
@@ -176,7 +180,19 @@ def change(
     }
     change_id = writing.connection.execute(insert(AliasRow).returning(AliasRow.id).values(**row)).scalar_one()
     writing.stamp_adapter(adapter_id)
-    return AliasRecord(alias, split_of(stored or {}), writing.at, writing.actor, change_id)
+    return AliasRecord(alias, dict(split or {}), writing.at, writing.actor, change_id)
+
+
+def _guards(adapter_id: int) -> Iterator[tuple[Table, ColumnElement[bool]]]:
+    """The tables of guarded changes, each with the condition for those of an adapter that are in progress."""
+    for table in Base.metadata.tables.values():
+        if table.info.get(ENDS_WITH_ALIAS):
+            yield table, and_(table.c.adapter_id == adapter_id, table.c.state == "running")
+
+
+def _is_guarded(connection: Connection, adapter_id: int, alias: str) -> bool:
+    found = (select(table).where(running, table.c.alias == alias) for table, running in _guards(adapter_id))
+    return any(connection.execute(one).first() is not None for one in found)
 
 
 def _stored(split: VersionShares) -> dict[str, float]:

@@ -25,8 +25,9 @@ BigKey = BigInteger().with_variant(Integer, "sqlite")
 # table with such bytes has a column `tenant`, or refers to one table alone, for which the same holds.
 IS_BLOB, IS_STORED = "is_blob", "is_stored"
 # Marks of tables of extensions, in their `info`: the rows are not part of backups, or are deleted with the version that
-# their columns tenant, name and version name.
-IS_LOCAL, ENDS_WITH_VERSION = "is_local", "ends_with_version"
+# their columns tenant, name and version name. Or a row whose state is running keeps the version `candidate` of its
+# adapter_id from deletion, until the next change of its alias stops it with a reason and the time ended_at.
+IS_LOCAL, ENDS_WITH_VERSION, ENDS_WITH_ALIAS = "is_local", "ends_with_version", "ends_with_alias"
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -6,14 +6,24 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from peltier_store.registry.tables import ENDS_WITH_VERSION, IS_LOCAL, AdapterRow, AliasRow, Base, BigKey, UtcDateTime
+from peltier_store.registry.tables import (
+    ENDS_WITH_ALIAS,
+    ENDS_WITH_VERSION,
+    IS_LOCAL,
+    AdapterRow,
+    AliasRow,
+    Base,
+    BigKey,
+    UtcDateTime,
+)
 
 
 class RolloutRow(Base):
-    """A guarded change of an alias; `rollout_records.StoredRollout` describes the columns. It is in progress while its
-    state is running and `change_id` is the alias's newest change."""
+    """A guarded change of an alias; `rollout_records.StoredRollout` describes the columns. `change_id` is the change of
+    the alias that was the newest one when it had begun."""
 
     __tablename__ = "rollouts"
+    __table_args__ = ({"info": {ENDS_WITH_ALIAS: True}},)
 
     id: Mapped[str] = mapped_column(Text, primary_key=True)
     adapter_id: Mapped[int] = mapped_column(ForeignKey(AdapterRow.id))

@@ -1,8 +1,8 @@
 """Guarded changes of aliases: the candidate, what all replicas have counted, the answers that feedback refers to, and
 the decision, which one writing transaction makes.
 
-A guarded change begins with a change of its alias, in which a candidate that shadows has the share 0, and it ends with
-the next change of the alias, whoever makes that. Replicas add what they count to the counts of the rollout, and any of
+With a share, a guarded change begins with a change of its alias. It ends with the next change of the alias, whoever
+makes that. Replicas add what they count to the counts of the rollout, and any of
 them may settle it. Writing transactions are serialised, so no count is lost, and only the first of several decisions
 finds the rollout running. A replica whose report may or may not be stored, because no answer has come, sends it again
 under the same number, so no count is added twice.
@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from peltier_store.registry import aliases
@@ -33,7 +33,7 @@ from peltier_store.registry.extensions.rollout_records import (
 from peltier_store.registry.extensions.rollout_tables import AnswerRow, ReporterRow, RolloutRow
 from peltier_store.registry.lookup import require_adapter, require_live
 from peltier_store.registry.records import VersionRecord
-from peltier_store.registry.tables import AdapterRow, AliasRow, VersionRow
+from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
@@ -71,8 +71,7 @@ class RolloutRegistry:
         """The rollouts of all tenants that are in progress."""
 
         def work(connection: Connection) -> list[StoredRollout]:
-            running = _select_rollouts().where(RolloutRow.state == "running", AliasRow.is_current)
-            return [_rollout_of(connection, row) for row in connection.execute(running)]
+            return _read(connection, _select_rollouts().where(RolloutRow.state == "running"))
 
         return await self._transactions.read(work)
 
@@ -153,26 +152,12 @@ class RolloutRegistry:
 
 
 def _select_rollouts() -> Select[*tuple[object, ...]]:
-    """Selects every rollout as it is recorded, with the change of the alias that began it."""
-    began = (AliasRow.id.label("change_id"), AliasRow.is_current)
-    own = select(AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS, *began)
-    return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id).join(
-        AliasRow, AliasRow.id == RolloutRow.change_id
-    )
+    own = select(AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS)
+    return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id)
 
 
-def _rollout_of(connection: Connection, row: Row[*tuple[object, ...]]) -> StoredRollout:
-    """The rollout of a row. A later change of the alias has ended it, if nothing else has."""
-    rollout = StoredRollout(
-        **{name: value for name, value in row._mapping.items() if name not in ("change_id", "is_current")}
-    )
-    if row.is_current or rollout.state != "running":
-        return rollout
-    began = aliases.find_change(connection, row.change_id)
-    same = (AliasRow.adapter_id == began.adapter_id, AliasRow.alias == began.alias, AliasRow.id > began.id)
-    later = connection.execute(aliases.select_changes().where(*same).order_by(AliasRow.id).limit(1)).one()
-    reason = f"the alias was changed by {later.created_by}"
-    return replace(rollout, state="stopped", reason=reason, ended_at=later.created_at)
+def _read(connection: Connection, selected: Select[*tuple[object, ...]]) -> list[StoredRollout]:
+    return [StoredRollout(**row._mapping) for row in connection.execute(selected)]
 
 
 def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, draft: RolloutDraft | None) -> None:
@@ -215,12 +200,11 @@ def _start(  # noqa: PLR0913 - what a guarded change is
         f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, draft.share, draft.guard, {},
         "running", writing.at, writing.actor, writing.at + draft.duration,
     )  # fmt: skip
-    if newest is not None:
-        _record_end(writing, newest)
-    share = draft.share or 0.0
-    # A rollback of the alias goes back to the incumbent from a share, and behind it from a shadow.
-    previous_id = current.previous_id if draft.share is None else current.id
-    changed = aliases.change(writing, adapter_id, alias, {rollout.incumbent: 1 - share, candidate: share}, previous_id)
+    changed = aliases.alias_of(current)
+    if draft.share is not None:
+        split = {rollout.incumbent: 1 - draft.share, candidate: draft.share}
+        changed = aliases.change(writing, adapter_id, alias, split, current.id)
+    writing.stamp_adapter(adapter_id)
     values = {key: value for key, value in asdict(rollout).items() if key not in ("tenant", "name")}
     connection.execute(insert(RolloutRow).values(adapter_id=adapter_id, change_id=changed.id, **values))
     detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": draft.share}
@@ -241,25 +225,22 @@ def _settle(
     writing: WriteTransaction, rollout: StoredRollout, state: str, reason: str, numbers: Mapping[str, Any]
 ) -> GuardedAlias:
     connection = writing.connection
-    ended = replace(rollout, state=state, reason=reason, numbers=dict(numbers), ended_at=writing.at)
-    _record_end(writing, ended)
+    values = {"state": state, "reason": reason, "numbers": dict(numbers), "ended_at": writing.at}
+    connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(**values))
     adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
     current = aliases.require_current(connection, adapter_id, rollout.name, rollout.alias)
     # With a share, the alias has meant the incumbent alone until the change before.
     before = current if rollout.share is None else aliases.find_change(connection, current.previous_id)
-    split, previous_id = aliases.split_of(before.split), before.previous_id
+    changed = aliases.alias_of(before)
     if state == "promoted":
-        split, previous_id = {rollout.candidate: 1.0}, before.id
-    changed = aliases.change(writing, adapter_id, rollout.alias, split, previous_id)
+        changed = aliases.change(writing, adapter_id, rollout.alias, {rollout.candidate: 1.0}, before.id)
+    elif rollout.share is not None:
+        changed = aliases.change(writing, adapter_id, rollout.alias, changed.split, before.previous_id)
+    writing.stamp_adapter(adapter_id)
     detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": rollout.candidate, "reason": reason}
     subject = f"{rollout.name}@{rollout.alias}"
     writing.audit(rollout.tenant, _ACTIONS[state], subject, **detail, numbers=dict(numbers))
-    return GuardedAlias(changed, ended)
-
-
-def _record_end(writing: WriteTransaction, ended: StoredRollout) -> None:
-    values = {"state": ended.state, "reason": ended.reason, "numbers": ended.numbers, "ended_at": ended.ended_at}
-    writing.connection.execute(update(RolloutRow).where(RolloutRow.id == ended.id).values(**values))
+    return GuardedAlias(changed, replace(rollout, **values))
 
 
 def _judge(
@@ -389,17 +370,16 @@ def _rollout_for(connection: Connection, answer: StoredAnswer) -> StoredRollout 
 
 
 def _known(connection: Connection, ids: Collection[str]) -> dict[str, StoredRollout]:
-    rows = connection.execute(_select_rollouts().where(RolloutRow.id.in_(ids)))
-    return {row.id: _rollout_of(connection, row) for row in rows}
+    return {one.id: one for one in _read(connection, _select_rollouts().where(RolloutRow.id.in_(ids)))}
 
 
 def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:
-    row = connection.execute(_select_rollouts().where(RolloutRow.id == rollout_id)).one()
-    return _rollout_of(connection, row)
+    return _known(connection, [rollout_id])[rollout_id]
 
 
 def _newest(connection: Connection, tenant: str, name: str, alias: str) -> StoredRollout | None:
     adapter_id = require_adapter(connection, tenant, name)
     own = _select_rollouts().where(RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias)
-    row = connection.execute(own.order_by(RolloutRow.started_at.desc()).limit(1)).one_or_none()
-    return None if row is None else _rollout_of(connection, row)
+    # The clock may have been put back, so that times tell no order.
+    order = (RolloutRow.change_id.desc(), (RolloutRow.state == "running").desc(), RolloutRow.started_at.desc())
+    return next(iter(_read(connection, own.order_by(*order).limit(1))), None)

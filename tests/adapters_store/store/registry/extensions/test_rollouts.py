@@ -21,6 +21,7 @@ from peltier_store.registry.extensions.rollout_records import (
 )
 from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
+from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
 
 DAY = timedelta(days=1)
@@ -92,15 +93,23 @@ async def test_a_candidate_that_is_rolled_back_leaves_no_trace(registry: Registr
 async def test_a_shadow_changes_the_alias_only_when_it_is_promoted(
     registry: Registry, rollouts: RolloutRegistry
 ) -> None:
-    """Replicas learn of it by the adapter, and its version cannot be deleted."""
+    """Nor has its history an entry before. Replicas learn of it by the adapter, and its version cannot be deleted."""
+    (before,) = (await registry.snapshot()).adapters
+    history = await registry.alias_history("acme", "sst2", "live")
+    await start(rollouts, None)
+    stopped = await rollouts.stop("acme", "sst2", "live", actor="bob")
+    position = (await registry.snapshot()).position
     rollout = await start(rollouts, None)
-    (adapter,) = (await registry.snapshot()).adapters
-    assert adapter.aliases[0].split == {1: 1.0}
+    (adapter,) = (await registry.snapshot(position)).adapters
+    assert adapter.aliases == before.aliases == (stopped.alias,)
+    assert await registry.alias_history("acme", "sst2", "live") == history
     assert await rollouts.running() == [rollout]
     with pytest.raises(RegistryConflict, match="in use by its alias 'live'"):
         await registry.delete_version("acme", "sst2", 2, actor="ann")
     await rollouts.settle(rollout.id, "promoted", "", {}, actor="guard")
     assert await meaning(registry) == {2: 1.0}
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    assert [one.split for one in await registry.alias_history("acme", "sst2", "live")] == [{2: 1.0}, {1: 1.0}]
 
 
 async def test_only_the_first_decision_counts(rollouts: RolloutRegistry) -> None:
@@ -135,13 +144,19 @@ async def test_a_change_by_hand_ends_it(registry: Registry, rollouts: RolloutReg
         await rollouts.stop("acme", "sst2", "live", actor="ann")
 
 
-async def test_a_change_to_the_same_split_ends_a_shadow(registry: Registry, rollouts: RolloutRegistry) -> None:
-    """Though the incumbent goes on to answer everything; another candidate may be tried then."""
-    await start(rollouts, None)
-    await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="ann")
+@pytest.mark.parametrize(("share", "split"), [(None, {1: 1.0}), (0.25, {1: 0.75, 2: 0.25})])
+async def test_a_change_to_the_very_split_of_a_rollout_ends_it(
+    registry: Registry, rollouts: RolloutRegistry, url: str, share: float | None, split: Mapping[int, float]
+) -> None:
+    """Whichever replica began it, and though the same versions go on to answer; another candidate may be tried then."""
+    async with opened(url) as other:
+        await start(other.rollouts, share)
+    await registry.set_alias("acme", "sst2", "live", split, actor="bob")
+    assert await rollouts.running() == []
     found = await rollouts.find("acme", "sst2", "live")
     assert found is not None
-    assert (found.state, found.reason) == ("stopped", "the alias was changed by ann")
+    assert (found.state, found.reason) == ("stopped", "the alias was changed by bob")
+    await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="bob")
     assert (await start(rollouts, None, candidate=3)).state == "running"
 
 
