@@ -25,8 +25,8 @@ from peltier_adapters.errors import AdapterError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
-from peltier_store.registry import Registry
 from peltier_store.registry.contents import DumpedRow, schema_revision
+from peltier_store.registry.extensions.registry import Registry
 
 BLOBS, ROWS, SUMMARY = "blobs/", "registry.jsonl", "backup.json"
 _CHUNK_BYTES = 2**20

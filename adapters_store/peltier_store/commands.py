@@ -15,7 +15,7 @@ from peltier_store.backup import BackupSummary, export_store, import_store, read
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collected, Collector
 from peltier_store.location import StoreLocation, require_not_foreign, require_own
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
 Result = TypeVar("Result")

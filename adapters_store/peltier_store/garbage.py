@@ -9,8 +9,8 @@ from typing import Any
 
 from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob
 from peltier_store.location import require_own
-from peltier_store.registry import Registry
 from peltier_store.registry.claims import MAX_COLLECTING
+from peltier_store.registry.extensions.registry import Registry
 
 _BATCH = 500
 _MAX_DELETIONS = 16

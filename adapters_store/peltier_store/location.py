@@ -9,8 +9,9 @@ from typing import Self
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.blobs.errors import BlobError
 from peltier_store.blobs.location import is_remote, local_path
-from peltier_store.registry import Registry, RegistryError
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
 
 
 @dataclass(frozen=True)

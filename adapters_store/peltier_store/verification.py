@@ -10,7 +10,8 @@ from peltier_adapters.artifact.manifest import Manifest, parse_manifest, read_he
 from peltier_adapters.errors import ArtifactError
 
 from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, StoredBlob
-from peltier_store.registry import Registry, VersionRecord
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import VersionRecord
 
 # The number of blobs in memory at a time.
 _BATCH = 8

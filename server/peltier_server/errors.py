@@ -36,7 +36,7 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
-from peltier_store.registry import (
+from peltier_store.registry.errors import (
     AdapterUnknown,
     BatchUnknown,
     BlobBusy,

@@ -15,7 +15,7 @@ from peltier_backbone.native.choice import use_kernels
 from peltier_client.errors import NotFound
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import require_own, require_registry_of
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.keyring import TENANT

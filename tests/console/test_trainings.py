@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from peltier_store.location import StoreLocation
-from peltier_store.registry import NewEvent, Registry
+from peltier_store.registry.extensions.queue_records import NewEvent
+from peltier_store.registry.extensions.registry import Registry
 from playwright.sync_api import expect
 
 from tests.console.site import Site

@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 
 import httpx2
 from peltier_backbone.load import load_backbone
-from peltier_store.registry import Registry, RegistrySnapshot
 from peltier_store.registry.database import database_url
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import RegistrySnapshot
 
 from benchmarks.common.adapters import make_bytes, make_task
 from benchmarks.common.harness import create_parser, print_milliseconds

@@ -45,7 +45,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import EXACT, load_backbone
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import verify_store
 from transformers import BertConfig, BertModel
 

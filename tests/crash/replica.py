@@ -10,7 +10,8 @@ from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
 
 Write = Callable[[Registry], Awaitable[object]]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from peltier_store.location import StoreLocation
-from peltier_store.registry import Quotas, Registry
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 
 from tests.support.server_process import Server
 

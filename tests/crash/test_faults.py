@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.crash.publisher import Publisher, Specimen, Tally
 from tests.support.fault_proxy import FaultProxy, Mode

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
 from tests.crash.publisher import Publisher, Tally

@@ -5,15 +5,11 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
-    BatchDraft,
-    BatchPart,
-    Quotas,
-    Registry,
-    RegistryConflict,
-    TrainingDraft,
-)
+from peltier_store.registry.errors import RegistryConflict
+from peltier_store.registry.extensions.queue_records import BatchDraft, BatchPart, TrainingDraft
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollout_records import Judgement, Report, Retention, RolloutDraft, StoredAnswer
+from peltier_store.registry.records import Quotas
 
 from tests.crash.replica import Write
 

@@ -29,7 +29,8 @@ from peltier_server.http.process import create_config
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Quotas, Registry
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 
 from tests.support.played_worker import PlayedWorker
 

@@ -6,7 +6,7 @@ from peltier_adapters.errors import ArtifactError, InputError
 from peltier_client.errors import PeltierError, QueueFull, Unauthorized, error_classes
 from peltier_server.errors import describe_errors, error_response, to_wire
 from peltier_store.blobs.blobs import BlobError
-from peltier_store.registry import RegistryConflict, RegistryError
+from peltier_store.registry.errors import RegistryConflict, RegistryError
 
 _SCOPE = {"type": "http", "path": "/v1/predict"}
 

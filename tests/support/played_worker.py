@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from peltier_server.settings import StoreSettings
 from peltier_store.blobs.blobs import Blobs, digest_of
-from peltier_store.registry import NewEvent, Registry, StoredTraining
+from peltier_store.registry.extensions.queue_records import NewEvent, StoredTraining
+from peltier_store.registry.extensions.registry import Registry
 
 NAME = "played"
 

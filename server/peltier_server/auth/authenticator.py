@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
-from peltier_store.registry import RegistrySnapshot
+from peltier_store.registry.records import RegistrySnapshot
 
 from peltier_server import retry_hints
 from peltier_server.auth.credentials import prefix_of

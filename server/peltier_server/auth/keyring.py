@@ -11,7 +11,7 @@ from typing import cast, get_args
 
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
 from peltier_client.protocol.administration import Scope
-from peltier_store.registry import Key, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import Key, Quotas, RegistrySnapshot, TenantRecord
 
 from peltier_server.auth.credentials import Credentials, prefix_of
 

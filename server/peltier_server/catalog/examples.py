@@ -9,7 +9,7 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 from peltier_store.blobs.location import is_remote
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.sources.artifact_files import SourceError, SourceFile, find_artifacts
 
 from peltier_server.auth.keyring import TENANT, Caller

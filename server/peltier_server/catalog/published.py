@@ -24,7 +24,7 @@ from peltier_client.protocol.adapters import (
 )
 from peltier_client.protocol.names import TaskReference
 from peltier_client.protocol.predict import AdapterRef
-from peltier_store.registry import AdapterRecord, AliasRecord, Pin, VersionRecord
+from peltier_store.registry.records import AdapterRecord, AliasRecord, Pin, VersionRecord
 from pydantic_core import to_json
 
 from peltier_server.context import VersionLabels

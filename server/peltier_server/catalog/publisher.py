@@ -16,7 +16,10 @@ from peltier_client.errors import ArtifactRefused, InferenceFailed, InvalidInput
 from peltier_client.protocol.names import check_alias, check_name
 from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import OnPublish, Registry, RegistryError, VersionRecord
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import VersionRecord
+from peltier_store.registry.registry import OnPublish
 from pydantic import ValidationError
 
 from peltier_server.auth.keyring import Caller

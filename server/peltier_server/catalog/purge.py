@@ -7,7 +7,7 @@ from datetime import timedelta
 from peltier_adapters.errors import AdapterError
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.garbage import Collector
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 from peltier_server.background import BackgroundTask
 

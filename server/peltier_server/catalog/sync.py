@@ -7,15 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from peltier_client.errors import NotReady
-from peltier_store.registry import (
-    AdapterRecord,
-    Position,
-    Registry,
-    RegistryError,
-    RegistryGone,
-    RegistryRewound,
-    RegistrySnapshot,
-)
+from peltier_store.registry.errors import RegistryError, RegistryGone, RegistryRewound
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import AdapterRecord, Position, RegistrySnapshot
 
 from peltier_server import retry_hints
 from peltier_server.auth.authenticator import Authenticator

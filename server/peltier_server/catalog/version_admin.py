@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
-from peltier_store.registry import AliasRecord, InvalidRecord, Pin, VersionUnknown
+from peltier_store.registry.errors import InvalidRecord, VersionUnknown
+from peltier_store.registry.records import AliasRecord, Pin
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.published import Entry, split_faults

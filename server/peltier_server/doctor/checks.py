@@ -14,7 +14,8 @@ from peltier_backbone.machine.cores import wait_passively
 from peltier_client.commands.doctor import Finding
 from peltier_store.blobs.blobs import BlobError, Blobs
 from peltier_store.location import StoreLocation, require_not_foreign
-from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
 
 from peltier_server.doctor.machine import check_memory, check_processor
 from peltier_server.extensions.settings import load_settings

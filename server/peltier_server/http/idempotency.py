@@ -5,7 +5,7 @@ import hashlib
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
-from peltier_store.registry import IdempotencyKey
+from peltier_store.registry.extensions.queue_records import IdempotencyKey
 
 _DESCRIPTION = (
     "A word that the caller makes up for a request, and sends again when it repeats the request: then the answer has "

@@ -12,7 +12,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol.names import BACKBONE_TASK
-from peltier_store.registry import VersionRecord
+from peltier_store.registry.records import VersionRecord
 
 from peltier_server.catalog.published import Entry
 

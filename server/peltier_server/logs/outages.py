@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
-from peltier_store.registry import RegistryError, RegistryFull, RegistryGone
+from peltier_store.registry.errors import RegistryError, RegistryFull, RegistryGone
 
 _PAUSE_SECONDS = 60.0
 _REGISTRY, _BLOBS = "registry", "blob store"

@@ -8,7 +8,7 @@ from typing import Self
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
-from peltier_store.registry import MAX_WEIGHT, MIN_WEIGHT, Quotas
+from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas
 
 from peltier_server import retry_hints
 from peltier_server.quotas.rates import Left, Rate, Rates, Taken, Unit

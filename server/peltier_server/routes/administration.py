@@ -29,7 +29,7 @@ from peltier_client.protocol.administration import (
     TenantUsage,
 )
 from peltier_client.protocol.names import NAME_PATTERN
-from peltier_store.registry import AuditFilter, Key, Quotas, TenantRecord
+from peltier_store.registry.records import AuditFilter, Key, Quotas, TenantRecord
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from peltier_server.auth.authenticator import Authenticator

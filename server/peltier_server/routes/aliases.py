@@ -9,7 +9,7 @@ from peltier_client.errors import (
 )
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest
 from peltier_client.protocol.names import check_alias
-from peltier_store.registry import AliasHistoryEntry, AliasRecord
+from peltier_store.registry.records import AliasHistoryEntry, AliasRecord
 
 from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Threads

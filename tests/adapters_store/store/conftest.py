@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from peltier_store.blobs.blobs import Blobs, StoredBlob
-from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
+from peltier_store.registry.extensions.registry import Registry
 
 MakeRegistry = Callable[[Path], str]
 

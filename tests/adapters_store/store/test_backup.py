@@ -13,9 +13,12 @@ from peltier_store.backup import BackupError, BackupSummary, export_store, impor
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.location import require_own
-from peltier_store.registry import Quotas, Registry, RegistryConflict, RegistryError, TrainingDraft
 from peltier_store.registry.contents import DumpedRow
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryConflict, RegistryError
+from peltier_store.registry.extensions.queue_records import TrainingDraft
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 from peltier_store.registry.schema import upgrade
 
 from tests.adapters_store.store.conftest import MakeRegistry, Old, opened

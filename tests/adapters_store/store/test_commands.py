@@ -15,8 +15,8 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.commands import app
-from peltier_store.registry import Registry
 from peltier_store.registry.contents import schema_revision
+from peltier_store.registry.extensions.registry import Registry
 from typer.testing import CliRunner, Result
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened

@@ -12,9 +12,10 @@ from peltier_store.blobs import blobs as store_of_blobs
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.blobs.location import locate
 from peltier_store.garbage import Collected, Collector
-from peltier_store.registry import BlobBusy, Registry
 from peltier_store.registry.claims import MAX_COLLECTING
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import BlobBusy
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.schema import upgrade
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update

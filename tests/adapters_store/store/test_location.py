@@ -6,7 +6,8 @@ import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.blobs.errors import BlobError
 from peltier_store.location import StoreLocation, require_not_foreign, require_own, require_registry_of
-from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened
 

@@ -7,7 +7,7 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import verify_store
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened

@@ -12,7 +12,7 @@ from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.credentials import Credentials, Issued
 from peltier_server.auth.keyring import LOCAL, MONITOR, OPERATOR, Caller, Keyring
 from peltier_server.settings import SettingsError
-from peltier_store.registry import Key, Position, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import Key, Position, Quotas, RegistrySnapshot, TenantRecord
 from starlette.datastructures import Headers
 
 NOW = datetime.now(UTC)

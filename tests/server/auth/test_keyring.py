@@ -8,7 +8,7 @@ from peltier_client.errors import Forbidden, NotFound, Unauthorized
 from peltier_client.protocol.administration import Scope
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import ALL_SCOPES, LOCAL, TENANT, Caller, Keyring
-from peltier_store.registry import Key, Position, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import Key, Position, Quotas, RegistrySnapshot, TenantRecord
 
 NOW = datetime.now(UTC)
 CREDENTIALS = Credentials(b"a secret")

@@ -19,7 +19,7 @@ from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
 from peltier_server.residency.leases import AdapterKey
-from peltier_store.registry import AdapterRecord, AliasRecord, VersionRecord
+from peltier_store.registry.records import AdapterRecord, AliasRecord, VersionRecord
 
 NOW = datetime.now(UTC)
 

@@ -12,7 +12,7 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobStoreFull, digest_of
-from peltier_store.registry import RegistryError
+from peltier_store.registry.errors import RegistryError
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
 from tests.server.gate import Gate

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
-from peltier_store.registry import RegistryError
+from peltier_store.registry.errors import RegistryError
 
 from tests.adapters_store.store.test_commands import make_older
 from tests.server.catalog.test_publisher import stored_files

@@ -14,7 +14,7 @@ from peltier_server.extensions.trainings.trainings import Trainings
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.blobs.files import sync_file
 from peltier_store.location import require_own
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.server.conftest import Running, Serve, until
 from tests.support.server_process import Server

@@ -11,7 +11,8 @@ import pytest_asyncio
 from peltier_adapters.artifact.manifest import Manifest, parse_manifest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog import published, sync
-from peltier_store.registry import Position, RegistryError, RegistrySnapshot
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.records import Position, RegistrySnapshot
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, make_client, read_again, until
 from tests.support.fault_proxy import FaultProxy

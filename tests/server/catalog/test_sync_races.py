@@ -17,7 +17,9 @@ from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.residency.leases import AdapterKey
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import Position, Registry, RegistryError, RegistryRewound, RegistrySnapshot
+from peltier_store.registry.errors import RegistryError, RegistryRewound
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Position, RegistrySnapshot
 
 from tests.server.gate import Gate
 

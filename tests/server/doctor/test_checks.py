@@ -15,7 +15,7 @@ from peltier_server.doctor.machine import check_memory, check_processor
 from peltier_server.extensions.settings import Settings
 from peltier_server.settings import ComputeSettings, StoreSettings
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.support.levels import LEVELS
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 from tests.server.attacker import post
 from tests.server.conftest import IN_ONE_LOOP, Listen, Running, Serve, until

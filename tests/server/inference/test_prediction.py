@@ -20,7 +20,7 @@ from peltier_server.inference.prediction import (
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.settings import LimitSettings
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 from pydantic_core import to_json
 
 _PIECE = b"x" * 1000

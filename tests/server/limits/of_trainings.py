@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_server.extensions.trainings import event_feed
-from peltier_store.registry import NewEvent
 from peltier_store.registry.extensions import queue, training_owner, training_state
+from peltier_store.registry.extensions.queue_records import NewEvent
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peltier_server.extensions.settings import SETTINGS
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 PAGE = Path(__file__).parents[3] / "docs/limits.md"
 _NUM_CELLS = 5

@@ -15,7 +15,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.http.connection import LimitedConnection
 from peltier_server.service import Service
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 from tests.server.attacker import listen as hear
 from tests.server.conftest import Listen, Listening, add_tenant

@@ -13,7 +13,7 @@ import peltier_store
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.extensions.settings import SETTINGS
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 from tests.server.conftest import Listen
 from tests.server.limits import (  # noqa: F401 - each registers its probes

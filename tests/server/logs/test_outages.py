@@ -7,7 +7,7 @@ import pytest
 from peltier_server.logs import outages
 from peltier_server.logs.outages import OutageFilter
 from peltier_store.blobs.blobs import BlobError, BlobNotFound
-from peltier_store.registry import RegistryConflict, RegistryError
+from peltier_store.registry.errors import RegistryConflict, RegistryError
 
 from tests.server.conftest import Running
 

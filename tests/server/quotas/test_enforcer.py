@@ -7,7 +7,7 @@ import pytest
 from peltier_client.errors import QueueFull, QuotaExceeded, TooLarge
 from peltier_server.quotas.enforcer import QuotaEnforcer, background_of
 from peltier_server.quotas.rates import Rates
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 from tests.support.rate_windows import stand_still
 

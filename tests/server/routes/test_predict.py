@@ -12,7 +12,7 @@ from peltier_backbone.text.packing import Encoded
 from peltier_server.inference import tokenizing
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Ticket
-from peltier_store.registry import Quotas
+from peltier_store.registry.records import Quotas
 
 from tests.server.conftest import Listening, Running, Tenant, hold, until
 from tests.support.rate_windows import stand_still

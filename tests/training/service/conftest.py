@@ -14,7 +14,8 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.location import StoreLocation, require_own
-from peltier_store.registry import Registry, StoredTraining, TrainingDraft
+from peltier_store.registry.extensions.queue_records import StoredTraining, TrainingDraft
+from peltier_store.registry.extensions.registry import Registry
 from peltier_training.service.job import conclude
 from peltier_training.service.messages import Delivered, Message, Refused, TrainingJob
 from peltier_training.service.request import Machine

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from peltier_store.registry import StoredTraining
+from peltier_store.registry.extensions.queue_records import StoredTraining
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, open_queue, praise, request
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
-from peltier_store.registry import Registry
 from peltier_store.registry.extensions import queue, training_holder
+from peltier_store.registry.extensions.registry import Registry
 from peltier_training.processes import choose_threads
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.request import Machine

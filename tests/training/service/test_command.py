@@ -19,7 +19,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import load_settings
-from peltier_store.registry import StoredTraining
+from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_training.service.command import worker
 from peltier_training.service.worker import Scratch
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import LeaseLost, QuotaReached, Quotas, RegistryError, StoredTraining
+from peltier_store.registry.errors import LeaseLost, QuotaReached, RegistryError
 from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.trainings import TrainingRegistry
+from peltier_store.registry.records import Quotas
 from peltier_training.service.hold import Hold, Pace, Place
 from peltier_training.service.messages import ASKED, Evaluating, Saved
 

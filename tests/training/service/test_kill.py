@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation, require_own
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_training.service.messages import ARCHIVE, Delivered
 from peltier_training.service.request import Machine
 

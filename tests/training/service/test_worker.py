@@ -19,9 +19,11 @@ import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
-from peltier_store.registry import Quotas, RegistryError, StoredTraining
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.queue_tables import TrainingRow
 from peltier_store.registry.extensions.training_holder import claim, take_back
+from peltier_store.registry.records import Quotas
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker

@@ -12,7 +12,8 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.commands import RegistryUrl, StoreUrl
 from peltier_store.location import StoreLocation, require_own
-from peltier_store.registry import Registry, create_holder_name
+from peltier_store.registry.extensions.queue import create_holder_name
+from peltier_store.registry.extensions.registry import Registry
 
 from peltier_training.processes import ThreadsOption, choose_threads
 from peltier_training.service.hold import Place

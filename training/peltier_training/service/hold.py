@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
-from peltier_store.registry import (
+from peltier_store.registry.errors import (
     BlobBusy,
     InvalidRecord,
     LeaseLost,
-    NewEvent,
     NotRegistered,
     QuotaReached,
-    Registry,
     RegistryError,
     RegistryGone,
-    Reservation,
-    StoredTraining,
 )
+from peltier_store.registry.extensions.queue_records import NewEvent, StoredTraining
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Reservation
 
 from peltier_training.data.findings import describe, storable
 from peltier_training.service.messages import ASKED, Checked, Evaluating, Message, Progressed, Saved

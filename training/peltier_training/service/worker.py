@@ -10,15 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
-from peltier_store.registry import (
-    FileUnknown,
-    LeaseLost,
-    QuotaReached,
-    RegistryError,
-    RegistryGone,
-    StoredFile,
-    StoredTraining,
-)
+from peltier_store.registry.errors import FileUnknown, LeaseLost, QuotaReached, RegistryError, RegistryGone
+from peltier_store.registry.extensions.queue_records import StoredFile, StoredTraining
 
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import Died

@@ -11,7 +11,7 @@ from typing import Self
 
 from peltier_adapters.errors import AdapterError
 from peltier_store.blobs.blobs import BlobError, Blobs
-from peltier_store.registry import BatchPart
+from peltier_store.registry.extensions.queue_records import BatchPart
 
 
 class ResultsError(AdapterError):

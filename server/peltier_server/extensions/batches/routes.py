@@ -13,7 +13,8 @@ from peltier_client.errors import (
     Unavailable,
 )
 from peltier_client.protocol.batches import Batch, BatchCounts, BatchError, BatchErrors, BatchList, BatchRequest
-from peltier_store.registry import BatchDraft, QuotaReached, StoredBatch, StoredFile
+from peltier_store.registry.errors import QuotaReached
+from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredFile
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.batches.settings import BatchSettings

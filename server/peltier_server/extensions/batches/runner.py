@@ -13,17 +13,10 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import Unavailable
 from peltier_client.protocol.batches import BatchError
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound, digest_of
-from peltier_store.registry import (
-    BatchPart,
-    LeaseLost,
-    NewFile,
-    QuotaReached,
-    RegistryError,
-    Reservation,
-    StoredBatch,
-    create_holder_name,
-)
-from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
+from peltier_store.registry.errors import LeaseLost, QuotaReached, RegistryError
+from peltier_store.registry.extensions.queue import MAX_ATTEMPTS, create_holder_name
+from peltier_store.registry.extensions.queue_records import BatchPart, NewFile, StoredBatch
+from peltier_store.registry.records import Reservation
 from starlette.types import ASGIApp
 
 from peltier_server.auth.keyring import Caller

@@ -7,8 +7,9 @@ from contextlib import suppress
 from peltier_client.errors import InvalidInput, PeltierError, TooLarge
 from peltier_client.protocol.administration import Scope
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import RegistryError, StoredFile
+from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions import batches
+from peltier_store.registry.extensions.queue_records import StoredFile
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.publisher import Store

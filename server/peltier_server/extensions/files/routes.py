@@ -13,8 +13,8 @@ from peltier_client.errors import (
     Unavailable,
 )
 from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
-from peltier_store import registry
 from peltier_store.blobs.blobs import PIECE_BYTES
+from peltier_store.registry.extensions.queue_records import StoredFile
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
@@ -139,12 +139,12 @@ async def delete_file(file_id: str, context: Context, service: Changing) -> File
     return FileDeleted(id=file_id)
 
 
-async def _find(service: Service, context: RequestContext, file_id: str) -> registry.StoredFile:
+async def _find(service: Service, context: RequestContext, file_id: str) -> StoredFile:
     """A file of the caller. For a key without the scope of its purpose there is no such file."""
     return await service.store.registry.files.find(context.tenant, file_id, purposes=readable_purposes(context.caller))
 
 
-def file_on_the_wire(file: registry.StoredFile) -> File:
+def file_on_the_wire(file: StoredFile) -> File:
     """A file as callers see it."""
     return File(
         id=file.id,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from ray.exceptions import RayError
 
 from peltier_server.background import QueueTask

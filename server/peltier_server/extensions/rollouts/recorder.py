@@ -11,7 +11,7 @@ from typing import Any
 
 from peltier_client.errors import InferenceFailed, PeltierError, ServerError
 from peltier_client.protocol.rollouts import JUDGED_TYPES
-from peltier_store.registry import create_holder_name
+from peltier_store.registry.extensions.queue import create_holder_name
 from peltier_store.registry.extensions.rollout_records import Report, StoredAnswer, StoredRollout
 from peltier_store.registry.extensions.rollouts import added, compared
 

@@ -17,7 +17,7 @@ from peltier_client.protocol.rollouts import (
     RolloutGuard,
     RolloutState,
 )
-from peltier_store.registry import RegistryError, RegistrySnapshot
+from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.rollout_records import (
     AnswerUnknown,
     GuardedAlias,
@@ -27,6 +27,7 @@ from peltier_store.registry.extensions.rollout_records import (
     StoredAnswer,
     StoredRollout,
 )
+from peltier_store.registry.records import RegistrySnapshot
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.background import BackgroundTask

@@ -11,8 +11,8 @@ from peltier_client.errors import (
 )
 from peltier_client.protocol.names import check_alias
 from peltier_client.protocol.rollouts import Feedback, FeedbackRequest, GuardedAlias, GuardedAliasRequest
-from peltier_store.registry import AliasRecord
 from peltier_store.registry.extensions.rollout_records import StoredRollout
+from peltier_store.registry.records import AliasRecord
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.rollouts.rollouts import Rollouts, rollout_on_the_wire

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from peltier_client.errors import QueueFull
-from peltier_store.registry import FINAL_STATES, Position, Registry, StoredEvent
+from peltier_store.registry.extensions.queue_records import FINAL_STATES, StoredEvent
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Position
 
 from peltier_server import retry_hints
 

@@ -13,7 +13,7 @@ from peltier_client.errors import (
     TrainingNotFound,
     Unavailable,
 )
-from peltier_store.registry import StoredEvent, StoredTraining, TrainingSummary
+from peltier_store.registry.extensions.queue_records import StoredEvent, StoredTraining, TrainingSummary
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.files.intake import FINE_TUNE

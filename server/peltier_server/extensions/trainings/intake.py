@@ -11,14 +11,8 @@ from peltier_adapters.spec.tasks import ENCODER_TYPES
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, QuotaExceeded, TooLarge
 from peltier_client.protocol.trainings import TrainingRequest
-from peltier_store.registry import (
-    IdempotencyKey,
-    StoredFile,
-    StoredTraining,
-    TrainingDraft,
-    TrainingTooLarge,
-    TrainingWaits,
-)
+from peltier_store.registry.errors import TrainingTooLarge, TrainingWaits
+from peltier_store.registry.extensions.queue_records import IdempotencyKey, StoredFile, StoredTraining, TrainingDraft
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.publisher import Store

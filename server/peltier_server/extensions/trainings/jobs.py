@@ -11,7 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.names import NAME_PATTERN
 from peltier_client.protocol.trainings import TrainingRequest
-from peltier_store.registry import StoredEvent, TrainingSummary
+from peltier_store.registry.extensions.queue_records import StoredEvent, TrainingSummary
 
 from peltier_server.extensions.trainings.fine_tuning_messages import (
     FineTuningCheckpoint,

@@ -9,21 +9,15 @@ from peltier_adapters.errors import AdapterError
 from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.protocol.trainings import PublishOptions
 from peltier_store.blobs.blobs import BlobDamaged, BlobNotFound
-from peltier_store.registry import (
-    InvalidRecord,
-    LeaseLost,
-    NotRegistered,
-    OnPublish,
-    QuotaReached,
-    RegistryConflict,
-    StoredTraining,
-    TrainingHold,
-    VersionRecord,
-    create_holder_name,
-)
+from peltier_store.registry.errors import InvalidRecord, LeaseLost, NotRegistered, QuotaReached, RegistryConflict
 from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions.queue import create_holder_name
+from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.rollout_records import RolloutDraft
 from peltier_store.registry.extensions.rollouts import point_alias
+from peltier_store.registry.extensions.training_holder import TrainingHold
+from peltier_store.registry.records import VersionRecord
+from peltier_store.registry.registry import OnPublish
 from peltier_store.registry.transactions import WriteTransaction
 
 from peltier_server.auth.keyring import Caller

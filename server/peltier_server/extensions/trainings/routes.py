@@ -26,7 +26,7 @@ from peltier_client.protocol.trainings import (
     TrainingStatus,
     TrainingSummary,
 )
-from peltier_store import registry
+from peltier_store.registry.extensions import queue_records
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.trainings.trainings import Trainings
@@ -53,7 +53,7 @@ _STREAMED: dict[int | str, dict[str, Any]] = {
 }
 
 # What a training has by the same name in the registry.
-_SAME = Training.model_fields.keys() & {field.name for field in fields(registry.StoredTraining)} - {"progress"}
+_SAME = Training.model_fields.keys() & {field.name for field in fields(queue_records.StoredTraining)} - {"progress"}
 _SAME_IN_LISTS = _SAME & TrainingSummary.model_fields.keys()
 
 Statuses = Annotated[list[TrainingStatus] | None, Query(max_length=8, description="Only those in one of these.")]
@@ -145,12 +145,12 @@ async def delete_training(training_id: str, context: Context, service: Changing)
     await service.store.registry.trainings.remove(context.tenant, training_id, actor=context.caller.actor)
 
 
-async def _as_bytes(events: AsyncIterator[registry.StoredEvent | None]) -> AsyncIterator[bytes]:
+async def _as_bytes(events: AsyncIterator[queue_records.StoredEvent | None]) -> AsyncIterator[bytes]:
     async for one in events:
         yield HEARTBEAT if one is None else _event(one)
 
 
-def _event(one: registry.StoredEvent) -> bytes:
+def _event(one: queue_records.StoredEvent) -> bytes:
     body = TrainingEvent(id=one.id, at=one.at, kind=one.kind, message=one.message, data=dict(one.data))  # type: ignore[arg-type]
     return event(body, one.kind, one.id)
 
@@ -159,16 +159,16 @@ def _error_event(error: PeltierError) -> bytes:
     return event(error.body(), "error")
 
 
-def training_on_the_wire(training: registry.StoredTraining) -> Training:
+def training_on_the_wire(training: queue_records.StoredTraining) -> Training:
     """A training as callers see it."""
     return Training.model_validate(_values(training, _SAME))
 
 
-def _in_a_list(training: registry.TrainingSummary) -> TrainingSummary:
+def _in_a_list(training: queue_records.TrainingSummary) -> TrainingSummary:
     return TrainingSummary.model_validate(_values(training, _SAME_IN_LISTS))
 
 
-def _values(training: registry.TrainingSummary, same: Iterable[str]) -> dict[str, Any]:
+def _values(training: queue_records.TrainingSummary, same: Iterable[str]) -> dict[str, Any]:
     progress = None if training.progress is None else TrainingProgress.model_validate(training.progress)
     is_busy = training.state in ("running", "evaluating")
     return {

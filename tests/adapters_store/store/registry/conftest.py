@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
-    OnPublish,
-    Registry,
-    StoredFile,
-    StoredTraining,
-    TrainingDraft,
-    TrainingHold,
-    VersionRecord,
-    database,
-)
+from peltier_store.registry import database
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions import training_holder
+from peltier_store.registry.extensions.queue_records import StoredFile, StoredTraining, TrainingDraft
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.extensions.training_holder import TrainingHold
+from peltier_store.registry.records import VersionRecord
+from peltier_store.registry.registry import OnPublish
 from peltier_store.registry.schema import upgrade
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened

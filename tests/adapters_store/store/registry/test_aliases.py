@@ -5,7 +5,8 @@ import random
 from collections.abc import Mapping
 
 import pytest
-from peltier_store.registry import InvalidRecord, Registry, RegistryConflict, VersionUnknown
+from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish

@@ -6,7 +6,9 @@ from datetime import timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import BlobBusy, Registry, claims
+from peltier_store.registry import claims
+from peltier_store.registry.errors import BlobBusy
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import peltier_store.registry
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import BatchDraft, Registry, StoredBatch, StoredTraining
+from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredTraining
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollout_records import RolloutDraft
 
 from tests.adapters_store.store.conftest import opened

@@ -10,8 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_store.registry import Registry, RegistryError, database_file
+from peltier_store.registry import database_file
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.schema import _keep_write_ahead_log
 from stamina.instrumentation import set_on_retry_hooks
 
@@ -43,7 +45,7 @@ async def test_registries_can_be_opened_at_the_same_moment(tmp_path: Path) -> No
 
 OPEN = """
 import asyncio, sys
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 async def open_and_close(url):
     await (await Registry.open(url)).close()

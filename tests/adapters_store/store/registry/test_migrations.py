@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from peltier_store.registry import Quotas, Registry, RegistryError, RegistrySnapshot
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryError
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas, RegistrySnapshot
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.transactions import Transactions
 from sqlalchemy import Connection, text

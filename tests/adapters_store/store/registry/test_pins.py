@@ -1,7 +1,9 @@
 """Pins of adapters, on both databases."""
 
 import pytest
-from peltier_store.registry import AdapterUnknown, Pin, Registry
+from peltier_store.registry.errors import AdapterUnknown
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Pin
 
 from tests.adapters_store.store.registry.conftest import publish
 

@@ -6,8 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_store.registry import Position, Registry, RegistryGone, RegistryRewound, transactions
+from peltier_store.registry import transactions
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryGone, RegistryRewound
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Position
 from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import text
 

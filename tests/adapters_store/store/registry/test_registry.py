@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from peltier_store.blobs.blobs import Blobs, digest_of
-from peltier_store.registry import InvalidRecord, NotRegistered, Quotas, Registry
+from peltier_store.registry.errors import InvalidRecord, NotRegistered
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -56,7 +58,7 @@ async def test_closing_finishes_what_an_absent_caller_began(url: str) -> None:
 PUBLISH_FOREVER = """
 import asyncio, sys
 from peltier_store.blobs.blobs import Blobs, digest_of
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 assert "torch" not in sys.modules
 

@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from peltier_store.registry import AdapterRecord, Key, Position, Quotas, Registry, RegistrySnapshot, TenantRecord
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import AdapterRecord, Key, Position, Quotas, RegistrySnapshot, TenantRecord
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish

@@ -5,16 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from peltier_store.registry import (
-    InvalidRecord,
-    Key,
-    KeyUnknown,
-    QuotaReached,
-    Quotas,
-    Registry,
-    RegistryConflict,
-    TenantUnknown,
-)
+from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Key, Quotas
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish

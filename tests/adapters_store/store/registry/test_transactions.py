@@ -6,17 +6,11 @@ import threading
 from datetime import timedelta
 
 import pytest
-from peltier_store.registry import (
-    AuditFilter,
-    Quotas,
-    Registry,
-    RegistryConflict,
-    RegistryError,
-    RegistryGone,
-    database,
-    transactions,
-)
+from peltier_store.registry import database, transactions
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import RegistryConflict, RegistryError, RegistryGone
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import AuditFilter, Quotas
 from peltier_store.registry.transactions import Access, PostgresqlEngines, WriteTransaction, create_engines
 from sqlalchemy import Connection, event, text
 

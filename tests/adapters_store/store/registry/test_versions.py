@@ -6,17 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
+from peltier_store.registry.errors import (
     AdapterUnknown,
     InvalidRecord,
     QuotaReached,
-    Quotas,
-    Registry,
     RegistryConflict,
     TenantUnknown,
-    VersionRecord,
     VersionUnknown,
 )
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas, VersionRecord
 from peltier_store.registry.tables import VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import update

@@ -22,8 +22,8 @@ from peltier_server.extensions.batches import runner
 from peltier_server.extensions.batches.lines import BatchRequests
 from peltier_server.extensions.batches.runner import BatchRunner
 from peltier_server.http.app_call import AppAnswer, AppCall
-from peltier_store.registry import StoredBatch
 from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
+from peltier_store.registry.extensions.queue_records import StoredBatch
 from starlette.types import ASGIApp
 
 from tests.server.conftest import Listen, Listening, until

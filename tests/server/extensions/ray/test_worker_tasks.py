@@ -18,7 +18,7 @@ from peltier_server.extensions.ray import worker_tasks
 from peltier_server.extensions.ray.settings import ClusterSettings
 from peltier_server.extensions.ray.worker_tasks import WorkerTasks, train_waiting
 from peltier_server.extensions.settings import Settings
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.server.conftest import until
 

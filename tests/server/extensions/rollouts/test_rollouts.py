@@ -11,7 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.extensions.rollouts import rollouts
-from peltier_store.registry import RegistryError
+from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.rollout_records import StoredRollout
 from peltier_store.registry.extensions.rollouts import RolloutRegistry
 

@@ -18,7 +18,7 @@ from peltier_client import (
     TrainingNotFound,
 )
 from peltier_server.extensions.trainings import event_feed
-from peltier_store import registry
+from peltier_store.registry.extensions.queue_records import StoredTraining
 
 from tests.server.conftest import ADMIN, Listening
 from tests.support.played_worker import NAME, PlayedWorker
@@ -147,7 +147,7 @@ async def test_trainings_need_their_scope(world: Listening) -> None:
             await client.train("film", ROWS)
 
 
-async def _begun(worker: PlayedWorker, client: AsyncClient) -> registry.StoredTraining:
+async def _begun(worker: PlayedWorker, client: AsyncClient) -> StoredTraining:
     """The next training, once it waits."""
     async with asyncio.timeout(60):
         while not [one async for one in client.trainings.list("queued")]:  # noqa: ASYNC110 - as callers do

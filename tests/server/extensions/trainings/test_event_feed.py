@@ -6,7 +6,7 @@ import pytest
 from peltier_server.extensions.trainings import event_feed
 from peltier_server.extensions.trainings.event_feed import EventFeed
 from peltier_server.extensions.trainings.trainings import Trainings
-from peltier_store.registry import TrainingUnknown
+from peltier_store.registry.errors import TrainingUnknown
 
 from tests.server.conftest import Running
 

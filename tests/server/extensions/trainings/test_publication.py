@@ -15,8 +15,9 @@ from peltier_server.extensions.trainings import event_feed
 from peltier_server.extensions.trainings.publication import TrainingMetrics, TrainingPublisher
 from peltier_server.extensions.trainings.trainings import Trainings
 from peltier_store.blobs.blobs import BlobStoreFull
-from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions import queue
+from peltier_store.registry.extensions.registry import Registry
 
 from tests.server.conftest import Running, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker

@@ -1,7 +1,7 @@
 """The operations of extensions on the registry of a test."""
 
 import pytest
-from peltier_store.registry import Registry
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
 

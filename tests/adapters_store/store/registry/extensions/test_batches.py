@@ -4,21 +4,12 @@ from datetime import timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
-    BatchDraft,
-    BatchPart,
-    BatchUnknown,
-    FileUnknown,
-    LeaseLost,
-    NewFile,
-    QuotaReached,
-    Quotas,
-    Registry,
-    RegistryConflict,
-    StoredBatch,
-    create_holder_name,
-)
+from peltier_store.registry.errors import BatchUnknown, FileUnknown, LeaseLost, QuotaReached, RegistryConflict
 from peltier_store.registry.extensions import batches, queue
+from peltier_store.registry.extensions.queue import create_holder_name
+from peltier_store.registry.extensions.queue_records import BatchDraft, BatchPart, NewFile, StoredBatch
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.registry.conftest import add_file
 

@@ -5,17 +5,11 @@ from datetime import timedelta
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
-    BlobBusy,
-    FileUnknown,
-    QuotaReached,
-    Quotas,
-    Registry,
-    RegistryConflict,
-    TenantUnknown,
-    TrainingDraft,
-)
+from peltier_store.registry.errors import BlobBusy, FileUnknown, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.extensions import files
+from peltier_store.registry.extensions.queue_records import TrainingDraft
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.registry.conftest import add_file, add_training
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import BatchDraft, Registry, StoredBatch, StoredTraining
 from peltier_store.registry.database import database_url
+from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredTraining
 from peltier_store.registry.extensions.queue_tables import BatchRow, TrainingRow
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.tables import Base, RevisionRow
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from peltier_store.registry import Registry, RegistryConflict, VersionUnknown
+from peltier_store.registry.errors import RegistryConflict, VersionUnknown
+from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollout_records import (
     AnswerUnknown,
     Judgement,

@@ -14,11 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import FINAL_STATES, LeaseLost, Registry, RegistryConflict, TrainingDraft, TrainingHold
 from peltier_store.registry.database import database_url
+from peltier_store.registry.errors import LeaseLost, RegistryConflict
 from peltier_store.registry.extensions import queue
 from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
+from peltier_store.registry.extensions.queue_records import FINAL_STATES, TrainingDraft
 from peltier_store.registry.extensions.queue_tables import TrainingRow
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.extensions.training_holder import TrainingHold
 from sqlalchemy import create_engine, update
 
 from tests.adapters_store.store.conftest import MakeRegistry

@@ -8,27 +8,23 @@ from functools import partial
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
-from peltier_store.registry import (
+from peltier_store.registry.errors import (
     FileUnknown,
-    IdempotencyKey,
     InvalidRecord,
     LeaseLost,
-    NewEvent,
     QuotaReached,
-    Quotas,
-    Registry,
     RegistryConflict,
-    Reservation,
-    StoredTraining,
-    TrainingDraft,
-    TrainingHold,
     TrainingTooLarge,
     TrainingUnknown,
     TrainingWaits,
 )
 from peltier_store.registry.extensions import queue, training_owner, training_state
 from peltier_store.registry.extensions.idempotency import forget_keys
+from peltier_store.registry.extensions.queue_records import IdempotencyKey, NewEvent, StoredTraining, TrainingDraft
 from peltier_store.registry.extensions.queue_tables import IdempotencyKeyRow, TrainingTimeRow
+from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.extensions.training_holder import TrainingHold
+from peltier_store.registry.records import Quotas, Reservation
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import select, update
 
