@@ -108,7 +108,8 @@ CAUSES = (
     ),
     Cause(
         "settings and metrics of a deployment",
-        ("deploy/*", "docker-compose.yml", f"{_SERVER}/*settings*.py", f"{_SERVER}/metrics/*"),
+        ("deploy/*", "docker-compose.yml", f"{_SERVER}/*settings*.py", f"{_SERVER}/metrics/*",
+         f"{_SERVER}/extensions/*"),
         tests=("tests/test_deploy.py", "tests/test_kubernetes.py", "tests/test_monitoring.py"),
         programs=("prometheus",),
     ),
@@ -136,7 +137,8 @@ CAUSES = (
     Cause("replicas by Ray", (f"{_SERVER}/extensions/ray/*",), tests=("tests/server/extensions/ray",)),
     Cause(
         "processes of training",
-        ("training/peltier_training/service/*", "training/peltier_training/sweep/*"),
+        ("training/peltier_training/executor/*", "training/peltier_training/service/*",
+         "training/peltier_training/sweep/*"),
         tests=("tests/server/protocols/openai/test_trained_models.py",),
         also=("tests/training/service", "tests/training/sweep"),
     ),

@@ -1,20 +1,27 @@
 """A new database has the tables that the code expects, and a database of another schema is refused as it is."""
 
 import asyncio
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Quotas, RegistrySnapshot
 from peltier_store.registry.schema import MIGRATIONS
+from peltier_store.registry.tables import Base
 from peltier_store.registry.transactions import Transactions
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from tests.support.postgres_server import PostgresServer
+
+# The newest revision, and the digest of its tables. Whoever changes a table changes both.
+SCHEMA = ("0018", "57032be83615bd7f")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -38,6 +45,17 @@ def test_a_new_database_has_the_tables_that_the_code_expects(config: Config) -> 
     """Alembic finds nothing to change in it, and no step is left to do."""
     command.upgrade(config, "head")
     command.check(config)
+
+
+def test_another_table_needs_another_revision() -> None:
+    """A database of the old tables is refused, where otherwise its first statement would fail."""
+    sqlite = create_engine("sqlite://").dialect
+    tables = Base.metadata.sorted_tables
+    made = [CreateTable(table) for table in tables]
+    indexed = [CreateIndex(one) for table in tables for one in sorted(table.indexes, key=lambda one: str(one.name))]
+    schema = "".join(str(one.compile(dialect=sqlite)) for one in [*made, *indexed])
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert (scripts.get_current_head(), sha256(schema.encode()).hexdigest()[:16]) == SCHEMA
 
 
 def test_a_new_registry_has_one_tenant_without_limits(url: str) -> None:
