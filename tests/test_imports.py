@@ -55,6 +55,33 @@ def test_serving_needs_nothing_of_training() -> None:
     assert (done.stdout, done.stderr) == ("77\n", "")
 
 
+BODIES = """
+import sys
+import peltier_client.errors, peltier_client.protocol.adapters
+
+loaded = sorted(name for name in sys.modules if name.startswith(("peltier_client.", "httpx")))
+assert loaded == {loaded!r}, loaded
+from peltier_client import *
+
+assert Client.__module__ == "peltier_client.synchronous.client"
+assert AdapterNotFound is peltier_client.errors.AdapterNotFound
+assert set(peltier_client.__all__) <= set(dir(peltier_client))
+assert not hasattr(peltier_client, "nothing")
+"""
+
+
+def test_bodies_and_errors_load_no_client() -> None:
+    """A server imports them. Every public name is still there for who asks for it."""
+    loaded = [
+        "errors",
+        "protocol",
+        *(f"protocol.{name}" for name in ("adapters", "aliases", "names", "predict", "wire")),
+    ]
+    code = BODIES.format(loaded=[f"peltier_client.{name}" for name in loaded])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_every_module_is_imported_without_a_warning() -> None:
     """With what the extras bring; a warning tells of a version that does not fit another."""

@@ -1,104 +1,16 @@
 """The Python client of Peltier: typed calls to a server, synchronous and asynchronous."""
 
-from peltier_client.asynchronous import AsyncClient, AsyncFiles, AsyncTextStream, AsyncTrainings
-from peltier_client.errors import (
-    AdapterNotFound,
-    AnswerNotFound,
-    ArtifactRefused,
-    BadRequest,
-    BatchNotFound,
-    Conflict,
-    ConnectionFailed,
-    DeadlinePassed,
-    Draining,
-    FileNotFound,
-    Forbidden,
-    InferenceFailed,
-    InvalidInput,
-    MethodNotAllowed,
-    NotFound,
-    NotReady,
-    PeltierError,
-    QueueFull,
-    QuotaExceeded,
-    ServerError,
-    StorageFull,
-    TimedOut,
-    TooLarge,
-    TooSlow,
-    TrainingFailed,
-    TrainingNotFound,
-    Unauthorized,
-    Unavailable,
-    UnexpectedAnswer,
-    VersionNotFound,
-)
-from peltier_client.exchange.results import Prediction, Predictions
-from peltier_client.protocol.adapters import Adapter, AdapterVersion, UploadedVersion
-from peltier_client.protocol.administration import AuditRecord, KeyInfo, NewKey, TenantInfo
-from peltier_client.protocol.aliases import Alias
-from peltier_client.protocol.names import TaskReference
-from peltier_client.protocol.operations import InfoResponse
-from peltier_client.protocol.rerank import RankedDocument
-from peltier_client.protocol.rollouts import Feedback, Rollout
-from peltier_client.protocol.trainings import File, Training, TrainingEvent
-from peltier_client.synchronous import Client, Files, TextStream, Trainings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Adapter",
-    "AdapterNotFound",
-    "AdapterVersion",
-    "Alias",
-    "AnswerNotFound",
-    "ArtifactRefused",
-    "AsyncClient",
-    "AsyncFiles",
-    "AsyncTextStream",
-    "AsyncTrainings",
-    "AuditRecord",
-    "BadRequest",
-    "BatchNotFound",
-    "Client",
-    "Conflict",
-    "ConnectionFailed",
-    "DeadlinePassed",
-    "Draining",
-    "Feedback",
-    "File",
-    "FileNotFound",
-    "Files",
-    "Forbidden",
-    "InferenceFailed",
-    "InfoResponse",
-    "InvalidInput",
-    "KeyInfo",
-    "MethodNotAllowed",
-    "NewKey",
-    "NotFound",
-    "NotReady",
-    "PeltierError",
-    "Prediction",
-    "Predictions",
-    "QueueFull",
-    "QuotaExceeded",
-    "RankedDocument",
-    "Rollout",
-    "ServerError",
-    "StorageFull",
-    "TaskReference",
-    "TenantInfo",
-    "TextStream",
-    "TimedOut",
-    "TooLarge",
-    "TooSlow",
-    "Training",
-    "TrainingEvent",
-    "TrainingFailed",
-    "TrainingNotFound",
-    "Trainings",
-    "Unauthorized",
-    "Unavailable",
-    "UnexpectedAnswer",
-    "UploadedVersion",
-    "VersionNotFound",
-]
+# Names of `api`, which loads with the first of them: an error or a body of the protocol needs no client.
+if TYPE_CHECKING:
+    from peltier_client.api import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        return getattr(import_module("peltier_client.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module("peltier_client.api").__all__})
