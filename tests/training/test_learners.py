@@ -71,12 +71,7 @@ ENCODERS = [
 
 @pytest.mark.parametrize(
     ("family", "preset", "task_type"),
-    cases(
-        ENCODERS,
-        ["bert", "roberta", "modernbert", "distilbert"],
-        list(BASELINES),
-        list(METRICS),
-    ),
+    cases(ENCODERS, ["bert", "roberta", "modernbert", "distilbert"], list(BASELINES), list(METRICS)),
 )
 def test_encoders_are_tuned_and_nothing_is_left(trained: Train, family: str, preset: str, task_type: str):
     """Metrics of the task's type come back; no artifact, no checkpoint, and the backbone's files are as they were."""
@@ -216,10 +211,7 @@ def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            {"preset": "full", "overrides": {"bottleneck": "8"}},
-            "preset 'full' has no setting 'bottleneck'; it",
-        ),
+        ({"preset": "full", "overrides": {"bottleneck": "8"}}, "preset 'full' has no setting 'bottleneck'; it"),
         ({"preset": "intrinsic-said", "overrides": {"dimension": "9"}}, "setting 'dimension' is 9; it must exceed"),
         ({"preset": "full", "resume": True}, "preset 'full' leaves no checkpoints to resume from"),
     ],

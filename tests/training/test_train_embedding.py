@@ -171,11 +171,7 @@ def test_each_text_is_trained_alone(make_run: MakeRun, pairs: Callable[..., Data
     ("options", "changes", "message"),
     [
         (EmbeddingOptions(projection=0), {}, "projection is 0; it must be from 1 to"),
-        (
-            EmbeddingOptions(matryoshka="a,2"),
-            {},
-            "matryoshka is 'a,2'; it must be numbers of dimensions",
-        ),
+        (EmbeddingOptions(matryoshka="a,2"), {}, "matryoshka is 'a,2'; it must be numbers of dimensions"),
         (EmbeddingOptions(matryoshka="2,64"), {}, "matryoshka has 64 dimensions; the embedding has 48"),
         (EmbeddingOptions(temperature=0.0), {}, "temperature is 0.0; it must be a number above 0"),
         (EmbeddingOptions(), {"metric": "mrr"}, "metric 'mrr' is not one of pairs with scores: spearman, pearson"),

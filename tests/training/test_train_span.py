@@ -71,10 +71,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        (
-            {"columns": ("context",)},
-            r"span needs two text columns, the question and its context; context was given",
-        ),
+        ({"columns": ("context",)}, r"span needs two text columns, the question and its context; context was given"),
         (
             {"overrides": {"pooling": "mean"}},
             r"setting 'pooling' is 'mean'; span needs 'tokens', a head of every token",

@@ -72,7 +72,7 @@ EVALUATE: Cases = {
     "evaluate backbone": (["--backbone=./nowhere"], "backbone './nowhere' is not a directory"),
 }
 NO_ARTIFACT: Cases = {
-    "evaluate artifact": (["nowhere.safetensors"], "nowhere.safetensors cannot be read: No such file or directory"),
+    "evaluate artifact": (["nowhere.safetensors"], "nowhere.safetensors cannot be read: No such file or directory")
 }
 
 

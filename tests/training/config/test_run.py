@@ -69,10 +69,7 @@ def test_impossible_numbers_are_refused(name: str, value: float, rule: str):
             {"output": Path("nowhere/x.safetensors")},
             "output nowhere/x.safetensors cannot be written: its folder does not",
         ),
-        (
-            {"task_type": "ranking"},
-            "ranking has two text columns, the query and the document; 1 were given",
-        ),
+        ({"task_type": "ranking"}, "ranking has two text columns, the query and the document; 1 were given"),
         (
             {"hyperparameters": Hyperparameters(ranking_loss="pairwise")},
             "ranking_loss is for ranking; the task type is classification",
@@ -113,11 +110,7 @@ def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
         ("bert", {"task_type": "text2text"}, "text2text needs a T5; backbone 'none' is of the family bert"),
         ("bert", {"text": TextOptions(num_beams=2)}, "num_beams is an option of T5; backbone 'none' is of the family"),
         ("t5", {"task_type": "multilabel"}, "multilabel is not possible on T5, where a text is one label; backbone"),
-        (
-            "t5",
-            {"task_type": "ranking", "data": PAIRS},
-            "ranking needs an encoder; backbone 'none' is of the family",
-        ),
+        ("t5", {"task_type": "ranking", "data": PAIRS}, "ranking needs an encoder; backbone 'none' is of the family"),
         ("bert", {"preset": "prompt-r"}, "preset 'prompt-r' is not defined on a bert backbone"),
     ],
 )

@@ -69,10 +69,7 @@ INPUTS = {
 }
 
 
-SPANS = {
-    "questions.jsonl": (GoldSpan(17, "the Alps"), GoldSpan(21, "Alps")),
-    "squad.json": (GoldSpan(17, "the Alps"),),
-}
+SPANS = {"questions.jsonl": (GoldSpan(17, "the Alps"), GoldSpan(21, "Alps")), "squad.json": (GoldSpan(17, "the Alps"),)}
 
 
 PAIRS = {"similar.jsonl": [4.2, 0], "partners.csv": [None, None]}

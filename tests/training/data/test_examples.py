@@ -24,10 +24,7 @@ def write_text(tmp_path: Path, name: str, content: str) -> Path:
 def test_json_lines_keep_the_label_as_it_is(tmp_path: Path):
     """Each object is an example with its line; blank lines and other columns are skipped."""
     path = write(tmp_path, "d.jsonl", GOOD + b'\n{"text": "b", "label": ["x"], "other": 2}\n')
-    assert read_examples(path, ["text"], "label") == [
-        Example("a", 1, f"{path}:1"),
-        Example("b", ["x"], f"{path}:3"),
-    ]
+    assert read_examples(path, ["text"], "label") == [Example("a", 1, f"{path}:1"), Example("b", ["x"], f"{path}:3")]
 
 
 def test_csv_quotes_span_lines(tmp_path: Path):

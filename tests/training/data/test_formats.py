@@ -113,8 +113,7 @@ def test_a_broken_file_is_refused(text: str):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[]", "3", '[{"question": "?"}]', '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', squad("What?")],
+    "text", ["[]", "3", '[{"question": "?"}]', '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', squad("What?")]
 )
 def test_a_file_of_another_form_is_refused(text: str):
     """The sentence names the form that is read."""

@@ -17,10 +17,7 @@ from tests.training.models.test_model import HEADS, encode
 @pytest.mark.parametrize(
     ("family", "preset"),
     cover(
-        {
-            "family": HEADS.families,
-            "preset": ["compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adapterdrop"],
-        }
+        {"family": HEADS.families, "preset": ["compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adapterdrop"]}
     ),
 )
 def test_the_answers_are_those_from_the_start(family: str, preset: str, request: pytest.FixtureRequest):

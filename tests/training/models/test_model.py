@@ -103,10 +103,7 @@ TARGETS = Form(
     TextAdapter,
     ("t5", "t5_gated"),
     TaskSpec(
-        **_TASK,
-        template="film {text}",
-        targets=("good", "not good", "dull"),
-        decoding=DecodingSpec(answer="score"),
+        **_TASK, template="film {text}", targets=("good", "not good", "dull"), decoding=DecodingSpec(answer="score")
     ),
     0,
     {
@@ -303,8 +300,7 @@ def _slope(loss: Callable[[], Tensor], tensor: Tensor, direction: Tensor, step: 
 
 
 @pytest.mark.parametrize(
-    ("family", "preset"),
-    cover({"family": TARGETS.families, "preset": list(PRESETS)}, where=is_defined),
+    ("family", "preset"), cover({"family": TARGETS.families, "preset": list(PRESETS)}, where=is_defined)
 )
 def test_gradients_are_those_of_float64(backbone: Backbone, preset: str, exact: dict[str, Backbone]):
     """The float32 kernels' gradients are the plain float64 products' to 1e-3 of each tensor's largest."""

@@ -135,12 +135,7 @@ def test_only_a_few_long_names_are_named():
             "answering 'no, odd' to every row (0.6)",
         ),
         ("multilabel", [[1, 0, 1]] * 12 + [[0, 1, 0]] * 8, {"exact_match": 0.9}, None),
-        (
-            "regression",
-            [1.0, 3.0] * 10,
-            {"mse": 0.99},
-            "mse of 0.99 is no better than answering '2' to every row (1)",
-        ),
+        ("regression", [1.0, 3.0] * 10, {"mse": 0.99}, "mse of 0.99 is no better than answering '2' to every row (1)"),
         ("regression", [1.0, 3.0] * 10, {"mse": 0.5}, None),
         ("text2text", [["a"]] * 5, {}, None),
     ],

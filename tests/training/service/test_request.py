@@ -128,10 +128,7 @@ def test_no_preset_has_a_setting_that_hides_one_of_every_training():
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (
-            {"settings": {"learning_rat": 1}},
-            r"^setting 'learning_rat' is unknown, the nearest is 'learning_rate'; ",
-        ),
+        ({"settings": {"learning_rat": 1}}, r"^setting 'learning_rat' is unknown, the nearest is 'learning_rate'; "),
         ({"settings": {"open_end": True}}, r"^setting 'open_end' is unknown"),
         ({"settings": {"epochs": "many"}}, r"^epochs is 'many': input should be a valid integer"),
         ({"settings": {"rank": {"a": 1}}}, r"^setting 'rank' is \{'a': 1\}; it must be a number, a text"),

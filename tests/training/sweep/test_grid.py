@@ -70,9 +70,7 @@ def test_what_the_preflight_finds_is_told_of_each_task(tables: Tables, tmp_path:
     given = changed(tables, tasks=tasks, common={"max_length": [16, 90]}, methods={"lora": {}, "bitfit": {}})
     grid = Grid(create_description(given), Path(), tmp_path)
     told = [line for line in grid.warnings(grid.trials()) if "Inputs" in line]
-    assert told == [
-        "toy: Inputs with more than 16 tokens, whose rest is not read: 1 of 49; the longest has 42.",
-    ]
+    assert told == ["toy: Inputs with more than 16 tokens, whose rest is not read: 1 of 49; the longest has 42."]
 
 
 def test_changed_data_make_other_trials(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
@@ -107,7 +105,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "setting": ({"methods": {"lora": {"settings": {"colour": 1}}}}, "preset 'lora' has no setting 'colour'"),
     "value": ({"methods": {"lora": {"settings": {"rank": "much"}}}}, "setting 'rank' is 'much'"),
     "shape": ({"methods": {"compacter": {"settings": {"n": 5}}}}, "preset 'compacter' does not fit"),
-    "family": ({"methods": {"prompt-r": {}}}, "preset 'prompt-r' is not defined on a bert backbone"),
     "rate": ({"methods": {"lora": {"learning_rate": [1e-3, -1]}}}, "learning_rate is -1.0"),
     "metric": ({"common": {"metric": "bleu"}}, "metric 'bleu' is not one of classification's"),
     "length": ({"common": {"max_length": 97}}, "max_length is 97; this backbone takes 96 tokens"),
@@ -117,9 +114,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "file": ({"tasks": {"toy": {"train": "no.jsonl", "validation": "no.jsonl"}}}, "no.jsonl does not exist"),
     "name": ({"tasks": {"Toy": {"train": "x", "validation": "x"}}}, "x is not a data file"),
     "experts": ({"methods": {"adamix": {"settings": {"experts": 500}}}}, "setting 'experts' is 500; it must be from"),
-    "routing": ({"methods": {"adamix": {"settings": {"routing": "foo"}}}}, "setting 'routing' is 'foo'"),
-    "share": ({"methods": {"adamix": {"settings": {"share": "x"}}}}, "setting 'share' is 'x'"),
-    "map": ({"methods": {"adamix": {"settings": {"map": "phm"}}}}, "merging experts needs 'dense'"),
     "pooling": ({"methods": {"full": {"settings": {"pooling": "foo"}}}}, "preset 'full' cannot be built: pooling is"),
     "dimension": (
         {"methods": {"intrinsic-said": {"settings": {"dimension": 55}}}},
