@@ -258,27 +258,36 @@ def test_a_regression_starts_from_the_mean_of_its_targets(make_run: MakeRun, ber
     assert bias.item() == pytest.approx(sum(targets) / len(targets), abs=1e-4)
 
 
-def test_bfloat16_training_is_proved_in_float32(make_run: MakeRun, bert: Backbone):
-    """The backbone trains in bfloat16; tensors, metrics and golden examples of the artifact are those of float32."""
-    run = make_run(dtype="bfloat16", epochs=1)
-    manifest = train(run).manifest
-    artifact = proved(run, bert)
-    assert manifest.training.hyperparameters["dtype"] == "bfloat16"
-    assert {tensor.dtype for tensor in artifact.tensors.values()} == {torch.float32}
-    half = load_backbone(bert.name, dtype="bfloat16")
-    assert check_golden(half, load_artifact(run.output, half)) == []
+# Precision, family, task type, preset and settings.
+REDUCED = [
+    ("bfloat16", "bert", "classification", "compacter", {}),
+    ("bfloat16", "t5", "text2text", "compacter", {"bottleneck": "8"}),
+    ("int8", "bert", "regression", "lora", {}),
+    ("int8", "t5", "text2text", "compacter", {"bottleneck": "8"}),
+]
 
 
-def test_int8_training_is_measured_in_int8(make_run: MakeRun, bert: Backbone, bert_int8: Backbone):
-    """The metrics are those of the forward that will serve; the golden examples are in float32 and hold in int8 too."""
-    run = make_run("regression", "lora", dtype="int8", epochs=1)
-    manifest = train(run).manifest
-    assert (manifest.training.hyperparameters["dtype"], manifest.proved) == ("int8", ("float32", "int8"))
-    examples = read_examples(run.data.validation, ["text"], "label")
-    exact, served = (evaluate(model, load_artifact(run.output, model), examples) for model in (bert, bert_int8))
-    assert manifest.training.metrics == pytest.approx(served)
+@pytest.mark.parametrize(("dtype", "family", "task_type", "preset", "overrides"), REDUCED)
+def test_training_in_another_precision_is_proved_in_float32_too(
+    trained: Train, dtype: str, family: str, task_type: str, preset: str, overrides: dict[str, str]
+):
+    """Tensors and golden examples of the artifact are those of float32, and hold where it was trained."""
+    done = trained(family, task_type, preset, dtype=dtype, epochs=1, overrides=overrides)
+    assert done.manifest.training.hyperparameters["dtype"] == dtype
+    assert done.artifact.manifest.proved == ("float32", "int8")[: 1 + (dtype == "int8")]
+    assert {tensor.dtype for tensor in done.artifact.tensors.values()} == {torch.float32}
+    reduced = load_backbone(done.run.backbone, dtype=dtype)
+    assert check_golden(reduced, load_artifact(done.run.output, reduced)) == []
+
+
+def test_int8_training_is_measured_in_int8(trained: Train, bert_int8: Backbone):
+    """The metrics are those of the forward that will serve."""
+    done = trained("bert", "regression", "lora", dtype="int8", epochs=1, overrides={})
+    exact, served = (
+        evaluate(model, load_artifact(done.run.output, model), done.validation) for model in (done.backbone, bert_int8)
+    )
+    assert done.manifest.training.metrics == pytest.approx(served)
     assert served["mse"] != pytest.approx(exact["mse"], rel=1e-6)
-    proved(run, bert)
 
 
 @pytest.mark.parametrize(
@@ -294,14 +303,20 @@ def test_int8_training_is_measured_in_int8(make_run: MakeRun, bert: Backbone, be
         # Their forward pass is that of RoBERTa, on which the next test trains.
         pytest.param("xlm_roberta", "lora", marks=pytest.mark.slow),
         pytest.param("camembert", "bitfit", marks=pytest.mark.slow),
+        # With prefixes in every attention, on biases of each block. An mT5 is a T5 v1.1.
+        ("umt5", "unipelt-apl"),
+        pytest.param("mt5", "unipelt-apl", marks=pytest.mark.slow),
     ],
 )
 def test_relatives_train(trained: Train, family: str, preset: str):
-    """An artifact whose answers a server reproduces, with a head that needs no pooler."""
-    done = trained(family, "classification", preset, epochs=1)
+    """An artifact whose answers a server reproduces; that of an encoder has a head that needs no pooler."""
+    is_t5 = family.endswith("t5")
+    task_type, overrides = ("text2text", {"mlp": "16"}) if is_t5 else ("classification", {})
+    done = trained(family, task_type, preset, epochs=1, overrides=overrides)
     manifest = done.artifact.manifest
-    assert (manifest.backbone.family, manifest.head.pooling) == (done.backbone.config.family, "first")
-    assert manifest.head.hidden or family != "modernbert"
+    assert manifest.backbone.family == (family if is_t5 else done.backbone.config.family)
+    assert is_t5 or manifest.head.pooling == "first"
+    assert family != "modernbert" or manifest.head.hidden
 
 
 def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: Path):

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ import pytest
 import torch
 from peltier_adapters.answers import embeddings
 from peltier_adapters.artifact.artifact import load_artifact
-from peltier_adapters.artifact.manifest import read_manifest
+from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.golden.golden import check_golden
+from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.preparation import prepare, prepare_evaluation
+from peltier_training.config.run import Run
 from peltier_training.config.task_options import EmbeddingOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
@@ -57,78 +59,71 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Data]:
     return write
 
 
-@pytest.mark.parametrize("preset", ["lora", "full"])
-def test_cosines_learn_scores(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, preset: str):
-    """By adapters, whose artifact is measured the same and whose golden examples prove it, and by full fine-tuning."""
-    numbers = {"learning_rate": 3e-3, "epochs": 7} if preset == "full" else {"learning_rate": 2e-2, "epochs": 4}
-    data = pairs(train_scored=True, scored=True)
-    run = make_run("embedding", preset, data=data, **numbers)
+def proved_and_measured(run: Run, found: Mapping[str, float], bert: Backbone) -> Manifest:
+    """The manifest of an artifact whose golden examples prove it, and which is measured as its training was."""
+    artifact = load_artifact(run.output, bert)
+    assert check_golden(bert, artifact) == []
+    rows = prepare_evaluation(run.output, run.data.validation, run.backbone, {})
+    assert evaluate(bert, artifact, rows.examples) == pytest.approx(found, abs=1e-5)
+    return artifact.manifest
+
+
+# Task type, with scores or without, epochs, and what the manifest says of the embedding and of its head.
+LEARNED: list[tuple[TaskType, bool, int, EmbeddingOptions, dict[str, Any]]] = [
+    (
+        "embedding", True, 4, EmbeddingOptions(),
+        {"normalized": True, "pooling": "mean", "projection": False, "outputs": 48},
+    ),
+    (
+        "embedding", False, 1, EmbeddingOptions(projection=8, normalize=False),
+        {"normalized": False, "projection": True, "outputs": 8},
+    ),
+    *(
+        (kind, scored, epochs, options, head)
+        for kind, epochs, options, head in (
+            ("sparse-embedding", 6, EmbeddingOptions(terms=12), {"terms": 12, "outputs": 48}),
+            ("multi-vector-embedding", 4, EmbeddingOptions(projection=12), {"pooling": "tokens", "outputs": 12}),
+        )
+        for scored in (True, False)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "scored", "epochs", "options", "head"), LEARNED)
+def test_embeddings_learn_pairs(
+    make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone,
+    kind: TaskType, scored: bool, epochs: int, options: EmbeddingOptions, head: dict[str, Any],
+):  # fmt: skip
+    """With scores or without. The artifact is measured the same, and its golden examples prove it."""
+    data = pairs(train_scored=scored, scored=scored)
+    run = make_run(kind, "lora", data=data, learning_rate=2e-2, epochs=epochs, embedding=options)
     result = train(run)
+    terms = {"terms"} if kind == "sparse-embedding" else set()
+    assert set(result.metrics) == terms | ({"spearman", "pearson"} if scored else {"mrr", "accuracy"})
+    assert result.report.metric == ("spearman" if scored else "mrr")
+    assert (result.report.residuals is None) is not scored
+    assert result.metrics["spearman"] > 0.6 if scored else epochs == 1 or result.metrics["mrr"] > 0.3
+    assert not terms or 0 < result.metrics["terms"] <= 12
+    manifest = proved_and_measured(run, result.metrics, bert)
+    assert (manifest.task.type, manifest.task.inputs) == (kind, "single")
+    assert {name: getattr(manifest.task if name == "normalized" else manifest.head, name) for name in head} == head
+
+
+def test_full_fine_tuning_learns_scores(make_run: MakeRun, pairs: Callable[..., Data]):
+    """Its report shows cosines beside the scores."""
+    data = pairs(train_scored=True, scored=True)
+    result = train(make_run("embedding", "full", data=data, learning_rate=3e-3, epochs=7))
     assert set(result.metrics) == {"spearman", "pearson"}
     assert result.metrics["spearman"] > 0.6
     assert result.report.residuals is not None
-    if preset == "full":
-        return
-    manifest = read_manifest(run.output)
-    assert (manifest.task.type, manifest.task.inputs, manifest.task.normalized) == ("embedding", "single", True)
-    assert (manifest.head.pooling, manifest.head.projection, manifest.head.outputs) == ("mean", False, 48)
-    artifact = load_artifact(run.output, bert)
-    assert check_golden(bert, artifact) == []
-    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
-    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
 
 
-@pytest.mark.parametrize("scored", [True, False])
-def test_pairs_that_belong_together_find_each_other(make_run: MakeRun, pairs: Callable[..., Data], scored: bool):
-    """Without scores in training; the validation may have some, which choose the epoch. A projection learns too."""
-    data, options = pairs(train_scored=False, scored=scored), EmbeddingOptions(projection=8, normalize=False)
-    run = make_run("embedding", "lora", data=data, learning_rate=2e-2, epochs=4 if scored else 1, embedding=options)
-    result = train(run)
-    if scored:
-        assert result.metrics["spearman"] > 0.6
-        assert result.report.metric == "spearman"
-    else:
-        assert set(result.metrics) == {"mrr", "accuracy"}
-        assert result.report.metric == "mrr"
-    head = read_manifest(run.output).head
-    assert (head.outputs, head.projection, read_manifest(run.output).task.normalized) == (8, True, False)
-
-
-@pytest.mark.parametrize("scored", [True, False])
-def test_terms_learn_pairs(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, scored: bool):
-    """With scores and without; the artifact is measured the same, and its golden examples prove it."""
-    data = pairs(train_scored=scored, scored=scored)
-    options = EmbeddingOptions(terms=12)
-    run = make_run("sparse-embedding", "lora", data=data, learning_rate=2e-2, epochs=6, embedding=options)
-    result = train(run)
-    assert set(result.metrics) == {"terms", *(("spearman", "pearson") if scored else ("mrr", "accuracy"))}
-    assert result.metrics["spearman"] > 0.6 if scored else result.metrics["mrr"] > 0.3
-    assert 0 < result.metrics["terms"] <= 12
-    manifest = read_manifest(run.output)
-    assert (manifest.task.type, manifest.head.terms, manifest.head.outputs) == ("sparse-embedding", 12, 48)
-    artifact = load_artifact(run.output, bert)
-    assert check_golden(bert, artifact) == []
-    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
-    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
-
-
-@pytest.mark.parametrize("scored", [True, False])
-def test_vectors_of_tokens_learn_pairs(make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone, scored: bool):
-    """With scores and without; the artifact is measured the same, and its golden examples prove it."""
-    data = pairs(train_scored=scored, scored=scored)
-    options = EmbeddingOptions(projection=12)
-    run = make_run("multi-vector-embedding", "lora", data=data, learning_rate=2e-2, epochs=4, embedding=options)
-    result = train(run)
-    assert set(result.metrics) == {*(("spearman", "pearson") if scored else ("mrr", "accuracy"))}
-    assert result.metrics["spearman"] > 0.6 if scored else result.metrics["mrr"] > 0.3
-    manifest = read_manifest(run.output)
-    assert (manifest.task.type, manifest.head.pooling, manifest.head.outputs) == (
-        "multi-vector-embedding", "tokens", 12,
-    )  # fmt: skip
-    artifact = load_artifact(run.output, bert)
-    assert check_golden(bert, artifact) == []
-    rows = prepare_evaluation(run.output, data.validation, run.backbone, {})
-    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics, abs=1e-5)
+def test_scores_may_choose_the_epoch_of_pairs_without_scores(make_run: MakeRun, pairs: Callable[..., Data]):
+    """Only the validation has some. A projection learns too."""
+    data, options = pairs(train_scored=False, scored=True), EmbeddingOptions(projection=8, normalize=False)
+    result = train(make_run("embedding", "lora", data=data, learning_rate=2e-2, epochs=4, embedding=options))
+    assert result.metrics["spearman"] > 0.6
+    assert result.report.metric == "spearman"
 
 
 def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..., Data]):

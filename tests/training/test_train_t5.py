@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.batch.row import Row
-from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
@@ -46,13 +43,6 @@ def make_t5_run(make_run: MakeRun, t5: Backbone) -> MakeRun:
         return make_run(task_type, preset, text=text, overrides=overrides, **changes)
 
     return make
-
-
-@pytest.mark.parametrize("family", ["umt5", pytest.param("mt5", marks=pytest.mark.slow)])  # mT5 is a T5 v1.1
-def test_relatives_train(trained: Train, family: str):
-    """With prefixes in every attention, on biases of each block: an artifact whose answers a server reproduces."""
-    done = trained(family, "text2text", "unipelt-apl", epochs=1, overrides=SMALL["unipelt-apl"])
-    assert done.artifact.manifest.backbone.family == family
 
 
 # A method of each way to train one: every other one keeps the promises of models/test_model.py.
@@ -138,12 +128,18 @@ def test_the_loss_may_choose_the_epoch(make_t5_run: MakeRun):
     assert train(run).manifest.training.metrics["loss"] == pytest.approx(min(scores(run, "loss")), rel=1e-4)
 
 
-def test_the_loss_decides_where_a_metric_never_rises(make_t5_run: MakeRun, tmp_path: Path):
-    """BLEU is 0 for targets of one word. The epoch with the lowest loss is kept, and a warning says so."""
-    rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
+@pytest.fixture
+def words(tmp_path: Path) -> Data:
+    """Targets of one word."""
     path = tmp_path / "words.jsonl"
+    rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = make_t5_run("text2text", learning_rate=1e-2, epochs=3, metric="bleu", data=Data(path, path))
+    return Data(path, path)
+
+
+def test_the_loss_decides_where_a_metric_never_rises(make_t5_run: MakeRun, words: Data):
+    """BLEU is 0 for targets of one word. The epoch with the lowest loss is kept, and a warning says so."""
+    run = make_t5_run("text2text", learning_rate=1e-2, epochs=3, metric="bleu", data=words)
     report = train(run).report
     losses = scores(run, "loss")
     assert scores(run, "bleu") == [0.0] * 3
@@ -156,12 +152,9 @@ def test_the_loss_decides_where_a_metric_never_rises(make_t5_run: MakeRun, tmp_p
 
 
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
-def test_texts_of_one_word_are_learnt(make_t5_run: MakeRun, tmp_path: Path, metric: str):
+def test_texts_of_one_word_are_learnt(make_t5_run: MakeRun, words: Data, metric: str):
     """With the default metric, and with one that is 0 throughout."""
-    rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
-    path = tmp_path / "words.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = make_t5_run("text2text", learning_rate=1e-2, epochs=12, batch_size=8, metric=metric, data=Data(path, path))
+    run = make_t5_run("text2text", learning_rate=1e-2, epochs=12, batch_size=8, metric=metric, data=words)
     assert train(run).metrics["exact_match"] == 1.0
 
 
@@ -174,18 +167,3 @@ def test_pairs_fill_a_template(make_t5_run: MakeRun, t5: Backbone, tmp_path: Pat
     train(run)
     task = proved(run, t5).manifest.task
     assert task.render("good", "bad") == ("sentence1: good sentence2: bad",)
-
-
-def test_bfloat16_training_is_proved_in_float32(trained: Train):
-    """The backbone trains in bfloat16; metrics and golden examples of the artifact are those of float32."""
-    done = trained("t5", "text2text", "compacter", dtype="bfloat16", epochs=1, overrides=SMALL["compacter"])
-    assert {tensor.dtype for tensor in done.artifact.tensors.values()} == {torch.float32}
-    half = load_backbone(done.run.backbone, dtype="bfloat16")
-    assert check_golden(half, load_artifact(done.run.output, half)) == []
-
-
-def test_int8_training_is_proved_in_int8_too(trained: Train, t5_int8: Backbone):
-    """The backbone trains and generates in int8; the golden examples are in float32 and hold in int8."""
-    done = trained("t5", "text2text", "compacter", dtype="int8", epochs=1, overrides=SMALL["compacter"])
-    assert done.artifact.manifest.proved == ("float32", "int8")
-    assert check_golden(t5_int8, load_artifact(done.run.output, t5_int8)) == []

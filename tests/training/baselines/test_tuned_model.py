@@ -83,18 +83,6 @@ def test_a_dimension_of_lambdas_alone_is_refused(encoder: PreTrainedModel):
         Subspace(encoder, dimension=5, seed=0)
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "modernbert"])
-def test_one_rate_is_that_of_every_dropout(family: str, request: pytest.FixtureRequest):
-    """Families name their rates differently."""
-    backbone: Backbone = request.getfixturevalue(family)
-    config = AutoConfig.from_pretrained(backbone.name)
-    config.update(dropout_rates(config, 0.4))
-    model = AutoModel.from_config(config)
-    rates = [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
-    assert len(rates) >= 2 * backbone.config.num_layers
-    assert set(rates) == {0.4}
-
-
 @pytest.mark.parametrize("bits", [0, 1, 3, 6, 7, pytest.param(13, marks=pytest.mark.slow)])
 def test_the_transform_is_the_hadamard_matrix(bits: int):
     """Of every length, whether one product or several make it."""
@@ -151,5 +139,6 @@ def test_a_rate_is_that_of_every_dropout(family: str, request: pytest.FixtureReq
     rates = dropout_rates(config, 0.25)
     assert {name for name in config.to_dict() if "dropout" in name} - set(rates) <= HEAD_DROPOUTS
     config.update(rates)
-    model = AutoModel.from_config(config)
-    assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} <= {0.25}
+    found = [module.p for module in AutoModel.from_config(config).modules() if isinstance(module, nn.Dropout)]
+    assert set(found) <= {0.25}
+    assert len(found) >= 2 * config.num_hidden_layers or family not in ("bert", "distilbert", "electra", "modernbert")

@@ -156,32 +156,18 @@ def test_a_damaged_checkpoint_begins_anew(desk: Desk, capfd: pytest.CaptureFixtu
     assert "the checkpoint cannot be read" in capfd.readouterr().err
 
 
-NAN = b'{"text": "a", "label": NaN}\n{"text": "b", "label": 1.5}\n'
+INFINITY = b'{"text": "a", "label": 1e999}\n{"text": "b", "label": 1.5}\n'
 HOSTILE: dict[str, tuple[bytes, dict[str, Any], str]] = {
-    "empty": (b"", {}, "train.jsonl has no examples"),
-    "one row": (jsonl(praise(1)), {}, "classification needs at least 2 labels; there are 1: "),
-    "one label": (
-        jsonl([{"text": f"film {n}", "label": "a"} for n in range(9)]), {}, "classification needs at least 2 labels"
-    ),
     "wrong columns": (jsonl([{"body": "a", "class": "b"}]), {}, "train.jsonl has no column 'text'; it has 'body', "),
-    "not a number": (NAN, {"task_type": "regression"}, "train.jsonl:1: label nan"),
-    "infinity": (NAN.replace(b"NaN", b"1e999"), {"task_type": "regression"}, "train.jsonl:1: label inf"),
+    "infinity": (INFINITY, {"task_type": "regression"}, "train.jsonl:1: label inf"),
     "an endless line": (b'{"text": "' + b"a" * 2**21 + b'"}\n', {}, "train.jsonl:1 has more than 1,048,576 bytes"),
     "brackets": (b'{"text": ' + b"[" * 100_000 + b"\n", {}, "train.jsonl:1 is not JSON: "),
-    "bytes": (b"\x00\xff\xfe" * 1000, {}, "train.jsonl:1 is not UTF-8 text"),
-    "a list": (b'["text", "label"]\n', {}, "train.jsonl:1 is list; each line must be a JSON object"),
     "labels that are lists": (b'{"text": "a", "label": ["b"]}\n' * 3, {}, "3 rows cannot be used: train.jsonl:1, 2, 3"),
-    "an endless label": (
-        jsonl([{"text": f"film {n}", "label": str(n) * 300} for n in range(9)]),
-        {},
-        "9 rows cannot be used: train.jsonl:1: label '000",
-    ),
     "a label that steers a terminal": (
         jsonl([*praise(9), {"text": "film", "label": "good\x1b[2J"}]),
         {},
         "train.jsonl:10: label 'good\\x1b[2J' contains the invisible character U+001B",
     ),
-    "a long task": (jsonl(praise()), {"task": "a" * 64}, "task 'aaaa"),
     "a rate that diverges": (
         jsonl(praise()), {"settings": {"learning_rate": 1e38, "epochs": 3, "max_length": 32}}, "training diverged at"
     ),
@@ -211,17 +197,6 @@ def test_an_error_of_ours_is_not_shown(desk: Desk, monkeypatch: pytest.MonkeyPat
     )
     assert refused.trace is not None
     assert "/secret" in refused.trace
-
-
-def test_chats_are_read_as_columns(desk: Desk):
-    """The answers of the assistant are the labels."""
-    chats = [
-        {"messages": [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": row["label"]}]}
-        for row in praise()
-    ]
-    found = delivered(desk, jsonl(chats), request(format="chat"))
-    labels = read_manifest(desk.folder / found.artifact).task.labels
-    assert set(labels) == {row["label"] for row in praise()}
 
 
 def test_an_allocation_that_fails_is_one_sentence(desk: Desk, monkeypatch: pytest.MonkeyPatch):
@@ -257,9 +232,7 @@ def test_chats_whose_answers_end_in_a_line_end_are_trained(desk: Desk, bert: Bac
     ("answer", "asked", "reason"),
     [
         ("good\nfilm", {}, "label 'good\\nfilm' contains the invisible character U+000A"),
-        ("g" * 257, {}, "has 257 characters; a label has 1 to 256"),
         ("good", {"labels": ["good", "ba\td"]}, "the label name 'ba\\td' contains the invisible character U+0009"),
-        ("good", {"settings": {"max_length": 9999}}, "max_length is 9999; this backbone takes"),
         ("good", {"task": "Good"}, "task 'Good' is not a name"),
     ],
 )
