@@ -28,9 +28,10 @@ async def fill(store: Path, tenant: str, count: int, artifact: bytes) -> None:
     await (await Registry.open(url)).close()
     at, engines = datetime.now(UTC), create_engines(database_url(url))
     adapters = [
-        {"id": number, "tenant": tenant, "name": name_of(number), "last_number": 1, "revision": _REVISION}
+        {"id": number, "tenant": tenant, "name": name_of(number), "last_number": 1, "is_public": False,
+         "revision": _REVISION}
         for number in range(1, count + 1)
-    ]
+    ]  # fmt: skip
     manifest, _ = read_header(artifact)
     version = {
         "number": 1,
