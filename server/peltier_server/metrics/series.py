@@ -43,6 +43,8 @@ FINE_SECONDS = tuple(sorted({30.0, *(float(f"{step}e{power}") for power in range
 # Few buckets, because every version has a series for each.
 VERSION_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
+# So that whoever scrapes once a minute reads the last values of a series that ends, whoever else reads the page.
+_ENDING_SECONDS = 120.0
 _HALF_LIFE_SECONDS = 600.0
 
 # Never the labels of a version, because its number is no integer.
@@ -207,9 +209,10 @@ class VersionMetrics:
     share the series of `OTHER`.
 
     A request is counted once, in the series that its version has at that time. If a version loses its series to a
-    version with more requests, the series end, as those of a stopped server do. Their counts are not added to `OTHER`,
-    because that would look like new requests. So no series ever decreases, and `OTHER` never jumps. A version that gets
-    series again begins at 0, which Prometheus treats as a restart. Belongs to the event loop.
+    version with more requests, the series stay as they are for two minutes and then end, as those of a stopped server
+    do. Their counts are not added to `OTHER`, because that would look like new requests. So no series ever decreases,
+    and `OTHER` never jumps. A version that gets series again after their end begins at 0, which Prometheus treats as a
+    restart. Belongs to the event loop.
     """
 
     def __init__(
@@ -233,6 +236,7 @@ class VersionMetrics:
         self._counters = list[Counter]()
         self._slots = LabelSlots[VersionLabels](max_versions)
         self._series: dict[VersionLabels, _VersionSeries] = {}
+        self._lost_at: dict[VersionLabels, float] = {}
         self._clock = clock
         self._turned_at = clock()
 
@@ -257,18 +261,25 @@ class VersionMetrics:
         return count
 
     def turn_over(self) -> None:
-        """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
-        read the last values of the series that end."""
+        """Gives series to the versions in use, at most once a minute, and ends those that were lost two minutes ago."""
         now = self._clock()
         elapsed = now - self._turned_at
         if elapsed < _TURN_SECONDS:
             return
         self._turned_at = now
-        for labels in self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)):
-            if labels in self._series:
-                self._series.pop(labels).end()
-            for counter in self._counters:
-                counter.remove_by_labels(labels._asdict())
+        self._lost_at |= dict.fromkeys(self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)), now)
+        for labels, lost_at in list(self._lost_at.items()):
+            if labels in self._slots.held:
+                del self._lost_at[labels]
+            elif now - lost_at >= _ENDING_SECONDS:
+                del self._lost_at[labels]
+                self._end(labels)
+
+    def _end(self, labels: VersionLabels) -> None:
+        if labels in self._series:
+            self._series.pop(labels).end()
+        for counter in self._counters:
+            counter.remove_by_labels(labels._asdict())
 
 
 class _VersionSeries:
