@@ -12,7 +12,10 @@ from peltier_client.synchronous import Client
 
 _READY = "peltier_ready"
 _FIRST_ERROR = 400
+_QUARANTINED = "peltier_quarantined_adapters"
 _VERSION = ("tenant", "adapter", "version")
+# The label of the versions without series of their own.
+_OTHER = "other"
 
 
 class TenantLoad(BaseModel):
@@ -27,10 +30,11 @@ class TenantLoad(BaseModel):
 
 class AdapterLoad(BaseModel):
     """The load of one adapter version. Times are in milliseconds, None without requests, and coarse: the histogram of a
-    version has seven bounds."""
+    version has seven bounds. `name` is the task, behind the tenant unless that is `default`."""
 
     tenant: str
     task: str
+    name: str
     requests_per_second: float
     errors_per_second: float
     p50_ms: float | None
@@ -105,6 +109,7 @@ class LoadSnapshot(BaseModel):
     store_hits_per_second: float
     tiers: list[TierLoad]
     quarantined: int
+    quarantined_versions: list[str]
     tenants: list[TenantLoad]
     adapters: list[AdapterLoad]
 
@@ -118,7 +123,7 @@ class Reading:
 
 
 def create_load(earlier: Reading, now: Reading) -> LoadSnapshot:
-    """The load between two readings of a server."""
+    """The load between two readings of the same processes."""
     return _Interval(now, now.page.since(earlier.page), max(1e-3, (now.at - earlier.at).total_seconds())).load()
 
 
@@ -133,7 +138,7 @@ class _Interval:
     def load(self) -> LoadSnapshot:
         page = self.now.page
         tenants, lookups = self._tenants(), self.added.totals("peltier_adapter_cache_requests_total", "result")
-        started = max((at for _, at in page.values("process_start_time_seconds")), default=None)
+        started = max(page.starts.values(), default=None)
         return LoadSnapshot(
             at=self.now.at,
             seconds=round(self.seconds, 3),
@@ -146,7 +151,10 @@ class _Interval:
             loads_per_second=self._rate("peltier_adapter_loads_total"),
             store_hits_per_second=lookups["store",] / self.seconds,
             tiers=self._tiers(lookups),
-            quarantined=int(page.total("peltier_quarantined_adapters")),
+            quarantined=int(page.total(_QUARANTINED)),
+            quarantined_versions=sorted(
+                _name(*key) for key, num in page.totals(_QUARANTINED, *_VERSION).items() if num
+            ),
             tenants=tenants,
             adapters=self._adapters(),
         )
@@ -238,6 +246,7 @@ class _Interval:
             AdapterLoad(
                 tenant=tenant,
                 task=f"{adapter}@{version}",
+                name=_name(tenant, adapter, version),
                 requests_per_second=answered / self.seconds,
                 errors_per_second=errors / self.seconds,
                 p50_ms=_ms(times[tenant, adapter, version].quantile(0.5)),
@@ -246,6 +255,12 @@ class _Interval:
             for (tenant, adapter, version), (answered, errors) in requests.items()
         ]
         return sorted(found, key=lambda one: (-one.requests_per_second, one.task, one.tenant))
+
+
+def _name(tenant: str, adapter: str, version: str) -> str:
+    if version == _OTHER:
+        return "all others"
+    return f"{adapter}@{version}" if tenant == "default" else f"{tenant}:{adapter}@{version}"
 
 
 def _by_owner(requests: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], tuple[float, float]]:
@@ -283,7 +298,8 @@ def read_load(client: Client, wait: Callable[[], object]) -> Iterator[LoadSnapsh
     """A snapshot after each `wait`, or why there is none, until `wait` returns something true. Raises a `PeltierError`
     if the first reading fails.
 
-    After a server was lost, the next snapshot covers the time since the last reading.
+    After a server was lost, the next snapshot covers the time since the last reading. There is none of a time in which
+    a process was started, or a balancer went on to another one: their counters have nothing in common.
     """
     earlier = _read(client)
     while not wait():
@@ -292,7 +308,8 @@ def read_load(client: Client, wait: Callable[[], object]) -> Iterator[LoadSnapsh
         except PeltierError as error:
             yield Lost(datetime.now(UTC), error)
             continue
-        yield create_load(earlier, now)
+        if now.page.starts == earlier.page.starts:
+            yield create_load(earlier, now)
         earlier = now
 
 

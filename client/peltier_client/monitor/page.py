@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from peltier_client.errors import UnexpectedAnswer
+
 # The labels of a sample with their values.
 _Key = frozenset[tuple[str, str]]
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _HISTOGRAM = re.compile("_(bucket|sum|count)$")
-_STARTED = "process_start_time_seconds"
 _BOUND = "le"
 
 
@@ -57,11 +58,19 @@ class Page:
 
     @classmethod
     def parse(cls, text: str) -> "Page":
-        """The page as a server writes it."""
+        """The page as a server writes it. Raises `UnexpectedAnswer` for another text."""
         samples = defaultdict[str, dict[_Key, float]](dict)
-        for name, labels, value in _SAMPLE.findall(text):
-            samples[name][frozenset(_LABEL.findall(labels))] = float(value)
+        try:
+            for name, labels, value in _SAMPLE.findall(text):
+                samples[name][frozenset(_LABEL.findall(labels))] = float(value)
+        except ValueError as error:
+            raise UnexpectedAnswer(f"the server's answer is no page of metrics: {error}") from error
         return cls(samples)
+
+    @property
+    def starts(self) -> Mapping[_Key, float]:
+        """When each process of the page was started, by its labels."""
+        return self._samples.get("process_start_time_seconds", {})
 
     def values(self, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
         """The samples of a name, each with its labels."""
@@ -91,13 +100,9 @@ class Page:
         return {values: _distribution(upto, totals[values]) for values, upto in buckets.items()}
 
     def since(self, earlier: "Page") -> "Page":
-        """What was added to every counter and histogram. One that is smaller than before, or whose process was started
-        since, began again at 0."""
+        """What was added to every counter and histogram of the same processes. One that is smaller than before began
+        again at 0."""
         old = earlier._samples
-        starts = old.get(_STARTED, {})
-        restarted = {
-            _replica(key) for key, start in self._samples.get(_STARTED, {}).items() if starts.get(key) != start
-        }
         again = {
             _series(name, key)
             for name, samples in self._samples.items()
@@ -106,9 +111,7 @@ class Page:
         }
 
         def before(name: str, key: _Key) -> float:
-            if _replica(key) in restarted or _series(name, key) in again:
-                return 0.0
-            return old.get(name, {}).get(key, 0.0)
+            return 0.0 if _series(name, key) in again else old.get(name, {}).get(key, 0.0)
 
         return Page(
             {
@@ -123,10 +126,6 @@ def _distribution(upto: Mapping[float, float], total: float) -> Distribution:
     bounds = sorted(upto)
     counts = [upper - lower for lower, upper in pairwise([0.0, *(upto[bound] for bound in bounds)])]
     return Distribution(bounds[:-1], counts, total)
-
-
-def _replica(key: _Key) -> str:
-    return dict(key).get("replica", "")
 
 
 def _series(name: str, key: _Key) -> tuple[str, _Key]:

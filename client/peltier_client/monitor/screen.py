@@ -41,7 +41,8 @@ class Screen:
         yield self._head()
         yield ""
         yield _figures(self.snapshot)
-        yield ""
+        quarantined = ", ".join(self.snapshot.quarantined_versions)
+        yield Text(quarantined and f"in quarantine: {quarantined}", "bold red", no_wrap=True, overflow="ellipsis")
         yield _table(
             ("tenant", "requests/s", "errors/s", "tokens/s", "queue tokens"),
             (
@@ -60,7 +61,7 @@ class Screen:
             ("adapter", "requests/s", "errors/s", "p50, about", "p99, about"),
             (
                 (
-                    one.task if one.tenant == "default" else f"{one.tenant}:{one.task}",
+                    one.name,
                     f"{one.requests_per_second:,.1f}",
                     _errors(one.errors_per_second, unit=""),
                     _time(one.p50_ms),
@@ -89,7 +90,7 @@ def line(reading: LoadSnapshot | Lost) -> str:
     if isinstance(reading, Lost):
         return f"{clock} lost: {reading.error.message}"
     requests, queue = reading.requests, reading.queue
-    busiest = [f"{one.task} {one.requests_per_second:.1f}/s" for one in reading.adapters[:3] if one.requests_per_second]
+    busiest = [f"{one.name} {one.requests_per_second:.1f}/s" for one in reading.adapters[:3] if one.requests_per_second]
     return "  ".join(
         [
             f"{clock} {reading.state}",

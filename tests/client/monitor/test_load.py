@@ -1,5 +1,6 @@
 """The numbers of a load, from two pages of metrics."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ from peltier_client import Client
 from peltier_client.errors import UnexpectedAnswer
 from peltier_client.monitor.load import LoadSnapshot, Reading, create_load, read_load
 from peltier_client.monitor.page import Distribution, Page
+from peltier_client.monitor.screen import line
 
 from tests.client.conftest import Answer, LittleServer
 
@@ -70,7 +72,9 @@ peltier_adapter_evictions_total{tier="device"} 4.0
 peltier_adapter_cache_requests_total{result="device"} 20.0
 peltier_adapter_cache_requests_total{result="store"} 6.0
 peltier_adapter_loads_total 6.0
-peltier_quarantined_adapters 1.0
+peltier_quarantined_adapters{tenant="default",adapter="sst2",version="3"} 1.0
+peltier_quarantined_adapters{tenant="a",adapter="nli",version="2"} 1.0
+peltier_quarantined_adapters{tenant="other",adapter="other",version="other"} 0.0
 """
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -108,13 +112,40 @@ def test_rates_of_an_interval() -> None:
     assert (found.adapters[0].p50_ms, found.adapters[1].p50_ms) == (5, 55)
     (device,) = found.tiers
     assert (device.hits_per_second, device.evictions_per_second, device.max_bytes) == (10, 2, 1000)
-    assert (found.store_hits_per_second, found.loads_per_second, found.quarantined) == (3, 3, 1)
+    assert (found.store_hits_per_second, found.loads_per_second, found.quarantined) == (3, 3, 2)
+    assert found.quarantined_versions == ["a:nli@2", "sst2@3"]
 
 
-def test_a_restarted_server_counts_from_its_start() -> None:
-    """Also where a counter is already larger than it was before."""
-    restarted = AFTER.replace("seconds 1000.0", "seconds 1001.0")
-    assert between(BEFORE, restarted).requests.per_second == 91
+def replicas(*names: str) -> str:
+    """The page of replicas, each of which has counted what `AFTER` has."""
+    pages = (AFTER.replace("{", f'{{replica="{name}",').replace(" ", f'{{replica="{name}"}} ') for name in names)
+    return re.sub(r'"\}\{replica="\w+"\}', '"}', "".join(pages))
+
+
+OTHER_PROCESS = AFTER.replace("seconds 1000.0", "seconds 1001.0").replace("} 60.0", "} 5100000.0")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(BEFORE, OTHER_PROCESS), (OTHER_PROCESS, BEFORE), (replicas("one"), replicas("one", "two"))],
+    ids=["started", "failed-over", "joined"],
+)
+def test_what_other_processes_have_counted_is_no_load(server: LittleServer, before: str, after: str) -> None:
+    """The interval in which a server is started, a balancer goes on to another or a replica joins has no snapshot, and
+    the next one has the rates of its time."""
+    server.planned.extend(Answer(200, page.encode()) for page in (before, after, after))
+    with Client(server.url) as client:
+        found = next(read_load(client, bool))
+    assert isinstance(found, LoadSnapshot)
+    assert (found.requests.per_second, list(server.planned)) == (0, [])
+
+
+def test_versions_without_series_of_their_own_are_all_others() -> None:
+    """No task has that name."""
+    others = AFTER.replace('tenant="b",adapter="nli",version="3"', 'tenant="other",adapter="other",version="other"')
+    found = between(BEFORE, others)
+    assert [one.name for one in found.adapters] == ["all others", "a:sst2@3"]
+    assert "busiest all others 15.0/s, a:sst2@3 7.0/s" in line(found)
 
 
 def test_a_series_that_began_again_counts_from_zero() -> None:
@@ -125,20 +156,19 @@ def test_a_series_that_began_again_counts_from_zero() -> None:
 
 def test_replicas_are_shown_together() -> None:
     """Sums of their counts, and how many are ready."""
-    pages = [
-        AFTER.replace("{", f'{{replica="{name}",').replace(" ", f'{{replica="{name}"}} ') for name in ("one", "two")
-    ]
-    both = "".join(pages).replace('"}{replica="one"}', '"}').replace('"}{replica="two"}', '"}')
-    found = between("", both.replace('ready{replica="two"} 1.0', 'ready{replica="two"} 0.0'))
+    found = between("", replicas("one", "two").replace('ready{replica="two"} 1.0', 'ready{replica="two"} 0.0'))
     assert (found.state, found.requests.per_second, found.runner.busy) == ("1 of 2 replicas ready", 182, 0.75)
     assert (found.batches.fill, found.tiers[0].max_bytes) == (0.25, 2000)
 
 
-@pytest.mark.parametrize("server_page", ["<html></html>", "up 1.0\n"])
+@pytest.mark.parametrize("server_page", ["<html></html>", "up 1.0\n", "<html>\nplease wait\n</html>"])
 def test_another_page_is_refused(server: LittleServer, server_page: str) -> None:
     """It is not shown as an idle server."""
     server.planned.append(Answer(200, server_page.encode()))
-    with Client(server.url) as client, pytest.raises(UnexpectedAnswer, match="has no peltier_ready"):
+    with (
+        Client(server.url) as client,
+        pytest.raises(UnexpectedAnswer, match=r"has no peltier_ready|no page of metrics: .*'wait'"),
+    ):
         next(read_load(client, bool))
 
 
