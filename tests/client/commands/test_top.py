@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import threading
@@ -21,6 +22,13 @@ from tests.client.typed_commands import Outcome, Peltier, peltier
 
 __all__ = ["peltier"]
 
+# Ctrl-C reaches the processes whose terminal this is.
+_IN_OWN_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from peltier_client.cli import main
+main()
+"""
 _TOP = ("top", "--interval", "0.1")
 _END_SECONDS = 50
 STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
@@ -149,6 +157,25 @@ def test_signals_restore_the_terminal(
         assert on_terminal(send).status == status
     finally:
         signal.signal(signal.SIGTERM, before)
+    terminal.check_restored()
+
+
+@pytest.mark.slow  # In the gate the signal does not come from a terminal.
+def test_ctrl_c_of_a_terminal_ends_it(terminal: Terminal, server: LittleServer) -> None:
+    """The key reaches the process whose terminal this is."""
+    env = {**os.environ, "TERM": "xterm-256color"}
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        env.pop(name, None)
+    command = [sys.executable, "-c", _IN_OWN_TERMINAL, *_TOP, "--url", server.url]
+    streams = dict.fromkeys(STREAMS, terminal.theirs)
+    with subprocess.Popen(command, env=env, start_new_session=True, **streams) as process:
+        try:
+            terminal.wait_for("0 restarts")
+            terminal.type(b"\x03")
+            terminal.wait_until_restored()
+            assert process.wait(_END_SECONDS) == 130
+        finally:
+            process.kill()
     terminal.check_restored()
 
 
