@@ -179,7 +179,8 @@ ADAPTERS = Board(
                              f"(increase(peltier_adapter_requests_total{{{_VERSION}}}[1h])))",
                              "{{tenant}}:{{adapter}}@{{version}}")], "bars", width=16),
                 Panel("Quarantined", "Versions that are refused after repeated failures.", "none",
-                      [Query(f"peltier_quarantined_adapters{{{_HERE}}}", "{{instance}}")], levels=(1, 5)),
+                      [Query(f"peltier_quarantined_adapters{{{_HERE}}}",
+                             "{{tenant}}:{{adapter}}@{{version}}, {{instance}}")], levels=(1, 5)),
             ],
         ),
         Section(

@@ -161,4 +161,5 @@ class Quarantine:
         self._records = {key: record for key, record in self._records.items() if record.failed_at > before}
 
     def _report(self) -> None:
-        self._metrics.quarantined.set(len({owned for (_, owned), record in self._records.items() if record.open}))
+        by_key = {owned: record.entry.labels for (_, owned), record in self._records.items() if record.open}
+        self._metrics.set_quarantined(list(by_key.values()))

@@ -19,8 +19,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
+from peltier_server.context import VersionLabels
 from peltier_server.metrics.series import (
     FINE_SECONDS,
+    OTHER,
     Histogram,
     MatchedRoute,
     Series,
@@ -119,6 +121,7 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
         self._tenants = TenantLabels()
+        self._max_versions = max_versions
         self._add_requests()
         self._add_batches()
         self._add_texts()
@@ -234,7 +237,10 @@ class Metrics:
     def _add_failures(self) -> None:
         self._ready = self.gauge("peltier_ready", "1 while /ready is 200, else 0")
         self.runner_restarts = self.counter("peltier_runner_restarts_total", "Stuck runners replaced")
-        self.quarantined = self.gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
+        self._quarantined = self.gauge(
+            "peltier_quarantined_adapters", "Versions in quarantine after repeated failures", *VersionLabels._fields
+        )
+        self.set_quarantined(())
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """A new counter."""
@@ -314,6 +320,13 @@ class Metrics:
         self._max_batch_tokens.set(batch_tokens)
         for tier, most in tier_bytes.items():
             self._max_adapter_bytes.labels(tier).set(most)
+
+    def set_quarantined(self, versions: Sequence[VersionLabels]) -> None:
+        """The versions in quarantine. Those beyond the number of versions with series share that of `OTHER`."""
+        self._quarantined.clear()
+        for labels in versions[: self._max_versions]:
+            self._quarantined.labels(*labels).set(1)
+        self._quarantined.labels(*OTHER).set(max(0, len(versions) - self._max_versions))
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that `accept` prefers, and its content type."""

@@ -17,10 +17,12 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Un
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.metrics.series import OTHER
 from peltier_server.runner.isolation import NOT_FINITE, NotFinite
 from safetensors.torch import load_file, save_file
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
+from tests.server.metrics.test_metrics import samples_of
 
 pytestmark = IN_ONE_LOOP
 
@@ -156,6 +158,15 @@ async def test_old_failures_are_forgotten(quarantine: Quarantine, entry: Entry, 
     assert attempt(quarantine, entry)
 
 
+async def quarantined(running: Running) -> dict[tuple[str, ...], float]:
+    """The series of the metric, by their labels."""
+    return {
+        tuple(one.labels[name] for name in OTHER._fields): one.value
+        for one in await samples_of(running)
+        if one.name == "peltier_quarantined_adapters"
+    }
+
+
 async def test_only_the_bad_version_is_refused(
     serve: Serve,
     bert: Backbone,
@@ -182,10 +193,10 @@ async def test_only_the_bad_version_is_refused(
         assert await running.scores("demo@1", text) == pytest.approx(alone, abs=1e-5)
         (named,) = (await running.client.get("/info")).json()["quarantined"]
         assert (named["adapter"]["version"], named["num_failures"]) == (2, 3)
-        assert "peltier_quarantined_adapters 1.0" in (await running.client.get("/metrics")).text
+        assert await quarantined(running) == {("default", "demo", "2"): 1, OTHER: 0}
         clock.now = 1e12
         assert (await running.predict("demo", text)).status_code == 200
-        assert "peltier_quarantined_adapters 0.0" in (await running.client.get("/metrics")).text
+        assert await quarantined(running) == {OTHER: 0}
 
 
 async def test_nan_of_any_method_stays_with_its_rows(

@@ -9,8 +9,8 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import Settings
-from peltier_server.metrics.metrics import Exposition
-from peltier_server.metrics.series import Histogram
+from peltier_server.metrics.metrics import Exposition, Metrics
+from peltier_server.metrics.series import Histogram, VersionLabels
 from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
@@ -235,6 +235,17 @@ async def test_the_process_is_measured(caller: Running) -> None:
         assert values[f"process_{name}"] > 0
     assert "python_gc_collections_total['2']" in values
     assert any(name.startswith("python_info") for name in values)
+
+
+def test_the_metric_names_as_many_versions_in_quarantine_as_have_series() -> None:
+    """Further ones share a series, so the sum is the number of all."""
+    metrics = Metrics(max_versions=2)
+    for number in (5, 3):
+        metrics.set_quarantined([VersionLabels("acme", "a", str(version)) for version in range(number)])
+        lines = re.findall(
+            r'^peltier_quarantined_adapters.*version="(\w+)"} (.+)$', metrics.exposition("")[0].decode(), re.M
+        )
+        assert lines == [("0", "1.0"), ("1", "1.0"), ("other", f"{number - 2}.0")]
 
 
 def described() -> dict[str, tuple[str, set[str]]]:
