@@ -111,7 +111,9 @@ class Service:
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.sync, store.blobs)
-        self._purge_task = PurgeTask(store.registry, store.blobs, settings.store.undelete_seconds)
+        self._purge_task = PurgeTask(
+            store.registry, store.blobs, settings.store.undelete_seconds, settings.feedback.feedback_seconds
+        )
 
     def _limits(self, preparation: Preparation) -> Limits:
         """The limits of each request."""

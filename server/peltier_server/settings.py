@@ -270,6 +270,12 @@ class MemorySettings(SettingsGroup):
         return self
 
 
+class AnswerSettings(SettingsGroup):
+    """How long recorded answers are kept, also by a server that records none."""
+
+    feedback_seconds: float = setting(24 * 3600.0, "How long feedback to an answer is accepted.", gt=0, le=YEAR_SECONDS)
+
+
 class ExtensionSettings(SettingsGroup):
     """What the server leaves out."""
 
@@ -303,6 +309,7 @@ class CoreSettings(SettingsGroup):
     queue: QueueSettings = Field(default_factory=QueueSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
     extensions: ExtensionSettings = Field(default_factory=ExtensionSettings)
+    feedback: AnswerSettings = Field(default_factory=AnswerSettings)
 
     def group(self, kind: type[Group]) -> Group:
         """The settings that an extension declares in `kind`."""

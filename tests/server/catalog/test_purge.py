@@ -15,7 +15,7 @@ from tests.server.conftest import Running, until
 
 def make_purge_task(running: Running, undelete_seconds: float) -> PurgeTask:
     store = running.service.store
-    return PurgeTask(store.registry, store.blobs, undelete_seconds)
+    return PurgeTask(store.registry, store.blobs, undelete_seconds, 3600)
 
 
 async def test_what_was_deleted_goes_after_its_grace_period(

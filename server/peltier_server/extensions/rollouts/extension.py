@@ -27,7 +27,11 @@ def _remind(_app: FastAPI, service: Service) -> BackgroundTask:
 
 
 async def _tell_running(service: Service) -> None:
-    running = await service.store.registry.rollouts.running()
+    try:
+        running = await service.store.registry.rollouts.running()
+    except Exception as error:  # nothing else would notice if this task ended
+        logger.warning("whether guarded changes are in progress is unknown: %s", error)
+        return
     if running:
         logger.warning(
             "guarded changes in progress: %d, such as that of %s:%s@%s; without rollouts they keep their shares, and "

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -44,8 +43,6 @@ logger = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
 # A feedback may arrive before another replica has reported the answer.
 _WAIT_SECONDS = 1.25 * _REPORT_SECONDS
-# Between two deletions of old answers.
-_MIN_FORGET_SECONDS, _MAX_FORGET_SECONDS = 60.0, 3600.0
 _ACTOR = "guard"
 
 
@@ -57,9 +54,7 @@ class Rollouts:
         settings, registry = service.settings.group(FeedbackSettings), service.store.registry
         self._registry, self._now = registry.rollouts, registry.now
         self._catalog, self._sync = service.catalog, service.store.sync
-        self._max_age = timedelta(seconds=settings.feedback_seconds)
-        self._keep = Retention(self._max_age, settings.max_recorded_answers)
-        self._forget_seconds = min(_MAX_FORGET_SECONDS, max(_MIN_FORGET_SECONDS, settings.feedback_seconds))
+        self._keep = Retention(timedelta(seconds=settings.feedback_seconds), settings.max_recorded_answers)
         self._records_all = settings.recorded_answers_per_second > 0
         self._metrics = service.metrics.group(RolloutMetrics)
         self.recorder = Recorder(service, settings.recorded_answers_per_second)
@@ -175,15 +170,11 @@ class Rollouts:
             self.recorder.follow(await self._registry.running())
 
     async def _run(self) -> None:
-        forget_at = time.monotonic() + self._forget_seconds
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
             try:
                 await self.report()
                 await self._end_late()
-                if time.monotonic() >= forget_at:
-                    forget_at = time.monotonic() + self._forget_seconds
-                    await self._registry.forget(self._max_age)
             except AdapterError as error:
                 logger.warning("guarded changes cannot be decided now: %s", error)
             except Exception:

@@ -1,10 +1,15 @@
 """A server without guarded changes."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from peltier_store.registry import RegistryError
+from peltier_store.registry.extensions.rollout_records import AnswerUnknown, Retention
+from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
-from tests.server.conftest import Serve, until
+from tests.server.conftest import Running, Serve, until
 from tests.server.extensions.rollouts.conftest import TEXTS, open_shop
 
 ALIAS = "/v1/adapters/a/aliases/production"
@@ -34,3 +39,40 @@ async def test_a_server_without_rollouts_decides_none(
     async with serve() as running:
         rollout = (await running.client.get(ALIAS)).json()["rollout"]
         assert (rollout["state"], rollout["reason"]) == ("stopped", "the alias was changed by local")
+
+
+async def test_a_server_that_cannot_tell_whether_some_are_in_progress_says_so(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and it serves."""
+
+    async def fail(_: RolloutRegistry) -> None:
+        raise RegistryError("the registry 'x' failed: no route to it")
+
+    monkeypatch.setattr(RolloutRegistry, "running", fail)
+    async with serve(without="rollouts"):
+        await until(lambda: "whether guarded changes are in progress is unknown: the registry 'x'" in caplog.text)
+
+
+@pytest.mark.parametrize("left_out", ["", "rollouts"])
+async def test_recorded_answers_are_forgotten_by_any_server(
+    serve: Serve, three: list[bytes], monkeypatch: pytest.MonkeyPatch, left_out: str
+) -> None:
+    """Though nobody asks it, and though it would record none itself: the rows go with their hashes."""
+    async with serve(recorded_answers_per_second=3) as running:
+        await (await open_shop(running, three)).ask("r")
+    monkeypatch.setattr("peltier_server.catalog.purge._MIN_PAUSE_SECONDS", 0.05)
+
+    async def is_kept(running: Running) -> bool:
+        try:
+            registry = running.service.store.registry.rollouts
+            await registry.answer(running.tenant, "r", 0, Retention(timedelta(days=1), 10))
+        except AnswerUnknown:
+            return False
+        return True
+
+    async with serve(without=left_out) as running:
+        assert await is_kept(running)
+    async with serve(without=left_out, feedback_seconds=0.01) as running, asyncio.timeout(30):
+        while await is_kept(running):  # noqa: ASYNC110 - there is no event for a purge
+            await asyncio.sleep(0.05)

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -304,21 +303,6 @@ async def test_answers_outside_of_a_change_are_bounded_by_the_second(
     found = [(await recording.tell(*one, right=True)).status_code for one in (("r",), ("s",), ("t",))]
     assert found == [200, 200, 200]
     assert (await recording.tell("s", row=1, right=True)).status_code == 404
-
-
-async def test_old_answers_are_forgotten_without_new_ones(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on a server that nobody asks: the rows go with their hashes, again and again."""
-    ages: list[timedelta] = []
-
-    async def forget(_: RolloutRegistry, max_age: timedelta) -> None:
-        ages.append(max_age)
-
-    monkeypatch.setattr(RolloutRegistry, "forget", forget)
-    monkeypatch.setattr(rollouts, "_REPORT_SECONDS", 0.01)
-    monkeypatch.setattr(rollouts, "_MIN_FORGET_SECONDS", 0.0)
-    async with serve(feedback_seconds=0.02):
-        await until(lambda: len(ages) > 1)
-    assert set(ages) == {timedelta(seconds=0.02)}
 
 
 async def test_only_judged_answers_to_the_own_tenant_are_recorded(
