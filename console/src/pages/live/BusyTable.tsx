@@ -46,8 +46,7 @@ export function BusyTable({ point }: { point: Point | undefined }) {
 }
 
 function rowsOf(point: Point | undefined): Row[] {
-  return Object.entries(point?.adapters ?? {})
-    .map(([name, rates]) => ({ name, ...rates }))
+  return Array.from(point?.adapters ?? [], ([name, rates]) => ({ name, ...rates }))
     .filter(({ rate }) => rate > 0)
     .sort((a, b) => b.rate - a.rate);
 }

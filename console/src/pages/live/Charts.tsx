@@ -20,12 +20,12 @@ const TOKENS: readonly Line[] = [
   { name: "generated", value: (point) => point.generated },
 ];
 const RESIDENTS: readonly Line[] = [
-  { name: "on the device", value: (point) => point.residents.device ?? 0 },
-  { name: "in host memory", value: (point) => point.residents.host ?? 0 },
+  { name: "on the device", value: (point) => point.residents.get("device") ?? 0 },
+  { name: "in host memory", value: (point) => point.residents.get("host") ?? 0 },
 ];
 const EVICTIONS: readonly Line[] = [
-  { name: "from the device", value: (point) => point.evictions.device ?? 0 },
-  { name: "from host memory", value: (point) => point.evictions.host ?? 0 },
+  { name: "from the device", value: (point) => point.evictions.get("device") ?? 0 },
+  { name: "from host memory", value: (point) => point.evictions.get("host") ?? 0 },
   { name: "loads", value: (point) => point.loads },
 ];
 
@@ -68,6 +68,6 @@ export function Charts({ points }: { points: readonly Point[] }) {
   );
 }
 
-function adapterRates({ adapters }: Point): Record<string, number> {
-  return Object.fromEntries(Object.entries(adapters).map(([name, { rate }]) => [name, rate]));
+function adapterRates({ adapters }: Point): ReadonlyMap<string, number> {
+  return new Map(Array.from(adapters, ([name, { rate }]) => [name, rate]));
 }

@@ -26,7 +26,12 @@ export function PollState({ history, error }: Props) {
     <span>
       <Badge tone="good">live</Badge> every {POLL_MS / 1000} s · last answer {last}
       {isHidden && " · paused, because the tab is hidden"}
-      {history.wasRestarted && " · the server was started again meanwhile"}
+      {history.latest && Number.isFinite(history.latest.startedAt) && (
+        <>
+          {" "}
+          · started <Time value={new Date(history.latest.startedAt).toISOString()} />
+        </>
+      )}
     </span>
   );
 }

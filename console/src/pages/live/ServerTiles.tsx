@@ -14,8 +14,9 @@ interface Props {
 
 /** The state of the server now, in a row of numbers. */
 export function ServerTiles({ snapshot, point, isLost }: Props) {
-  const rate = point && Object.values(point.requestsByTenant).reduce((all, one) => all + one, 0);
+  const rate = point && sumOf(point.requestsByTenant.values());
   const { restarts, queueTokens, quarantined, numReady, numReplicas } = snapshot;
+  const numQuarantined = sumOf(quarantined.values());
   return (
     <Tiles>
       <Tile
@@ -43,8 +44,8 @@ export function ServerTiles({ snapshot, point, isLost }: Props) {
       />
       <Tile
         name="Quarantine"
-        value={quarantined === 0 ? "none" : <Badge tone="bad">{quarantined}</Badge>}
-        note={quarantined === 0 ? undefined : "listed by GET /info"}
+        value={numQuarantined === 0 ? "none" : <Badge tone="bad">{numQuarantined}</Badge>}
+        note={Array.from(quarantined.keys()).join(", ") || undefined}
       />
     </Tiles>
   );
@@ -56,6 +57,10 @@ function State({ snapshot }: { snapshot: Snapshot }) {
   ) : (
     <Badge tone="bad">not ready</Badge>
   );
+}
+
+function sumOf(counts: Iterable<number>): number {
+  return Array.from(counts).reduce((all, one) => all + one, 0);
 }
 
 function perSecond(rate: number | undefined): string {

@@ -40,8 +40,8 @@ export function Tiers({ snapshot }: { snapshot: Snapshot }) {
 }
 
 function lookups({ lookups: found, loads }: Snapshot): string {
-  const total = Object.values(found).reduce((all, count) => all + count, 0);
+  const total = Array.from(found.values()).reduce((all, count) => all + count, 0);
   if (total === 0) return "None yet.";
-  const shares = Object.entries(found).map(([tier, count]) => `${tier} ${percent(count / total)}`);
+  const shares = Array.from(found, ([tier, count]) => `${tier} ${percent(count / total)}`);
   return `${whole(total)}: ${shares.join(", ")} · ${counted(loads, "load")}`;
 }

@@ -12,24 +12,20 @@ export interface History {
   latest: Snapshot | null;
   /** How many polls in a row have failed. */
   failures: number;
-  /** Whether the server was started again while this tab looked. */
-  wasRestarted: boolean;
 }
 
-const NOTHING: History = { points: [], latest: null, failures: 0, wasRestarted: false };
+const NOTHING: History = { points: [], latest: null, failures: 0 };
 
 let history = NOTHING;
 const listeners = new Set<() => void>();
 
 export function addSnapshot(latest: Snapshot): void {
   const point = history.latest && pointBetween(history.latest, latest);
-  const isRestart = history.latest !== null && history.latest.starts !== latest.starts;
   const from = latest.at - KEPT_MS;
   change({
     points: point ? [...history.points.filter(({ at }) => at >= from), point] : history.points,
     latest,
     failures: 0,
-    wasRestarted: history.wasRestarted || isRestart,
   });
 }
 

@@ -38,34 +38,32 @@ export function totalOf(page: Page, name: string): number {
 }
 
 /** The sums of the samples of a name, by what they count for. */
-export function totalsBy(page: Page, name: string, nameOf: NameOf): Record<string, number> {
-  const totals: Record<string, number> = {};
+export function totalsBy(page: Page, name: string, nameOf: NameOf): ReadonlyMap<string, number> {
+  const totals = new Map<string, number>();
   for (const { labels, value } of page.get(name) ?? []) {
     const own = nameOf(labels);
-    if (own !== undefined) totals[own] = (totals[own] ?? 0) + value;
+    if (own !== undefined) totals.set(own, (totals.get(own) ?? 0) + value);
   }
   return totals;
 }
 
 /** A histogram by name; without values if the page has none. */
 export function distributionOf(page: Page, name: string): Distribution {
-  return distributionsBy(page, name, ALL).all ?? { bounds: [], counts: [0], total: 0 };
+  return distributionsBy(page, name, ALL).get("all") ?? { bounds: [], counts: [0], total: 0 };
 }
 
 /** The histograms of a name, by what they count for. */
-export function distributionsBy(page: Page, name: string, nameOf: NameOf): Record<string, Distribution> {
+export function distributionsBy(page: Page, name: string, nameOf: NameOf): ReadonlyMap<string, Distribution> {
   const totals = totalsBy(page, `${name}_sum`, nameOf);
-  const buckets: Record<string, Map<number, number>> = {};
+  const buckets = new Map<string, Map<number, number>>();
   for (const { labels, value } of page.get(`${name}_bucket`) ?? []) {
     const own = nameOf(labels);
     if (own === undefined) continue;
-    buckets[own] ??= new Map();
     const bound = numberOf(labels.le);
-    buckets[own].set(bound, (buckets[own].get(bound) ?? 0) + value);
+    const upTo = buckets.get(own) ?? new Map<number, number>();
+    buckets.set(own, upTo.set(bound, (upTo.get(bound) ?? 0) + value));
   }
-  return Object.fromEntries(
-    Object.entries(buckets).map(([own, upTo]) => [own, distribution(upTo, totals[own] ?? 0)] as const),
-  );
+  return new Map(Array.from(buckets, ([own, upTo]) => [own, distribution(upTo, totals.get(own) ?? 0)]));
 }
 
 /** What was added to every counter and histogram. One that is smaller than before began again at 0. */

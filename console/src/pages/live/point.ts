@@ -1,19 +1,8 @@
 // What happened between two snapshots of a server.
-import {
-  countOf,
-  distributionOf,
-  distributionsBy,
-  meanOf,
-  quantileOf,
-  type Sample,
-  since,
-  totalOf,
-  totalsBy,
-} from "./page";
-import { type Snapshot, tierOf } from "./snapshot";
+import { countOf, distributionOf, distributionsBy, meanOf, quantileOf, since, totalOf, totalsBy } from "./page";
+import { adapterName, type Snapshot, tierOf } from "./snapshot";
 
-type Labels = Sample["labels"];
-type Rates = Readonly<Record<string, number>>;
+type Rates = ReadonlyMap<string, number>;
 
 /** What one adapter version did in the time before a point. */
 export interface AdapterRate {
@@ -31,7 +20,7 @@ export interface Point {
   /** The end of the time, in milliseconds. */
   at: number;
   requestsByTenant: Rates;
-  adapters: Readonly<Record<string, AdapterRate>>;
+  adapters: ReadonlyMap<string, AdapterRate>;
   failing: number;
   p50: number | null;
   p90: number | null;
@@ -54,13 +43,13 @@ function isFailure(code = ""): boolean {
   return code === "424" || code >= "500";
 }
 
-/** The point of the time between two snapshots; null if the server was started between them, because its counters began
-    again. */
+/** The point of the time between two snapshots; null if they are not of the same processes: a server was started, or a
+    replica joined, and their counters have nothing in common. */
 export function pointBetween(before: Snapshot, after: Snapshot): Point | null {
   const seconds = (after.at - before.at) / 1000;
   if (before.starts !== after.starts || !(seconds > 0)) return null;
   const added = since(before.page, after.page);
-  const perSecond = (counts: Rates) => mapped(counts, (count) => count / seconds);
+  const perSecond = (counts: Rates) => new Map(Array.from(counts, ([name, count]) => [name, count / seconds]));
   const rateOf = (name: string) => totalOf(added, name) / seconds;
   const latency = distributionOf(added, "peltier_request_seconds");
   const rows = distributionOf(added, "peltier_batch_rows");
@@ -71,7 +60,7 @@ export function pointBetween(before: Snapshot, after: Snapshot): Point | null {
     at: after.at,
     requestsByTenant: perSecond(totalsBy(added, "peltier_requests_total", ({ tenant }) => tenant)),
     adapters: adapterRates(added, seconds),
-    failing: (failed.all ?? 0) / seconds,
+    failing: (failed.get("all") ?? 0) / seconds,
     p50: quantileOf(latency, 0.5),
     p90: quantileOf(latency, 0.9),
     p99: quantileOf(latency, 0.99),
@@ -84,15 +73,9 @@ export function pointBetween(before: Snapshot, after: Snapshot): Point | null {
     tokens: rateOf("peltier_tenant_served_tokens_total"),
     generated: rateOf("peltier_generated_tokens_total"),
     evictions: perSecond(totalsBy(added, "peltier_adapter_evictions_total", tierOf)),
-    residents: Object.fromEntries(after.tiers.map((tier) => [tier.name, tier.adapters])),
+    residents: new Map(after.tiers.map((tier) => [tier.name, tier.adapters])),
     loads: rateOf("peltier_adapter_loads_total"),
   };
-}
-
-/** `task@3`, with the tenant in front of it unless it is the default one. */
-function adapterName({ tenant, adapter, version }: Labels): string {
-  if (version === "other") return "all others";
-  return `${tenant === "default" ? "" : `${tenant}:`}${adapter}@${version}`;
 }
 
 function adapterRates(added: Snapshot["page"], seconds: number): Point["adapters"] {
@@ -101,22 +84,18 @@ function adapterRates(added: Snapshot["page"], seconds: number): Point["adapters
     isFailure(labels.code) ? adapterName(labels) : undefined,
   );
   const latencies = distributionsBy(added, "peltier_adapter_request_seconds", adapterName);
-  return Object.fromEntries(
-    Object.entries(latencies).map(([name, latency]) => {
-      const answered = requests[name] ?? 0;
+  return new Map(
+    Array.from(latencies, ([name, latency]) => {
+      const answered = requests.get(name) ?? 0;
       return [
         name,
         {
           rate: answered / seconds,
-          failing: answered > 0 ? (failed[name] ?? 0) / answered : 0,
+          failing: answered > 0 ? (failed.get(name) ?? 0) / answered : 0,
           p50: quantileOf(latency, 0.5),
           p99: quantileOf(latency, 0.99),
         },
       ];
     }),
   );
-}
-
-function mapped(values: Rates, to: (value: number) => number): Record<string, number> {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, to(value)]));
 }

@@ -12,18 +12,18 @@ export interface Line {
 const MAX_NAMED = 7;
 
 /** The names with the largest sums over the points, and the sum of all others. */
-export function topLines(points: readonly Point[], rates: (point: Point) => Readonly<Record<string, number>>): Line[] {
+export function topLines(points: readonly Point[], rates: (point: Point) => ReadonlyMap<string, number>): Line[] {
   const sums = new Map<string, number>();
   for (const point of points) {
-    for (const [name, rate] of Object.entries(rates(point))) sums.set(name, (sums.get(name) ?? 0) + rate);
+    for (const [name, rate] of rates(point)) sums.set(name, (sums.get(name) ?? 0) + rate);
   }
   const used = [...sums].filter(([, sum]) => sum > 0).sort(([, a], [, b]) => b - a);
   const named = used.slice(0, MAX_NAMED).map(([name]) => name);
-  const lines: Line[] = named.map((name) => ({ name, value: (point) => rates(point)[name] ?? 0 }));
+  const lines: Line[] = named.map((name) => ({ name, value: (point) => rates(point).get(name) ?? 0 }));
   if (used.length <= MAX_NAMED) return lines;
   const known = new Set(named);
   const rest = (point: Point) =>
-    Object.entries(rates(point)).reduce((all, [name, rate]) => all + (known.has(name) ? 0 : rate), 0);
+    Array.from(rates(point)).reduce((all, [name, rate]) => all + (known.has(name) ? 0 : rate), 0);
   return [...lines, { name: "the rest", value: rest }];
 }
 
