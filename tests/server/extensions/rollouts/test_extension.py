@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from peltier_store.registry import RegistryError
+from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.rollout_records import AnswerUnknown, Retention
 from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
