@@ -1,8 +1,9 @@
 """Creates the ASGI app from its components."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version as release_of
 from typing import TypeVar
@@ -13,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from peltier_server.auth.authenticator import create_authenticator
 from peltier_server.auth.credentials import Credentials, load_secret
 from peltier_server.auth.keyring import Keyring
-from peltier_server.extension import Extension, Started, Tracing, choose_extensions
+from peltier_server.extension import Extension, Tracing, choose_extensions
 from peltier_server.extensions.batches.extension import BATCHES
 from peltier_server.extensions.console.extension import CONSOLE
 from peltier_server.extensions.files.extension import FILES
@@ -51,6 +52,7 @@ from peltier_server.service import Service
 from peltier_server.settings import CoreSettings, SettingsError
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 EXTENSIONS = (OIDC, TRACING, FILES, TRAININGS, ROLLOUTS, BATCHES, GRPC, PICKER, CONSOLE)
 
@@ -94,7 +96,7 @@ def create_app(
 
     With `metrics_pages`, `/metrics` has the pages of all replicas.
     """
-    extensions = choose_extensions(extensions, settings)
+    extensions = choose_extensions(extensions, settings, EXTENSIONS)
     for extension in extensions:
         extension.check(settings)
     tokens = _only(one.create_tokens(settings) for one in extensions)
@@ -119,6 +121,7 @@ def create_app(
         metrics_pages,
         page=_only(one.page for one in extensions),
         num_files=sum(one.count_files(settings) for one in extensions),
+        extensions={one.name for one in extensions} - set(settings.extensions.without_names),
     )
     app = Application(
         state,
@@ -164,12 +167,18 @@ async def _run(
 ) -> AsyncIterator[None]:
     """The block in which the app serves."""
     state: AppState = app.state  # type: ignore[assignment]
-    loading = asyncio.create_task(_load(app, settings, extensions))
-    opened = list[Started]()
+    opened, loaded = AsyncExitStack(), AsyncExitStack()
+    if tracing is not None:
+        opened.push_async_callback(_close, tracing.close)
+    opened.push_async_callback(_close, state.enforcer.rates.close)
+    opened.callback(state.preparation.close)
+    loading = asyncio.create_task(_load(app, settings, extensions, loaded))
+    opened.push_async_callback(loaded.aclose)
+    opened.push_async_callback(asyncio.gather, loading, return_exceptions=True)
     try:
         for extension in extensions:
             if (part := await extension.open(app, settings)) is not None:
-                opened.append(part)
+                opened.push_async_callback(_close, part.close)
                 state.started[type(part)] = part
     except SettingsError as failure:
         state.lifecycle.fail(failure)
@@ -178,34 +187,33 @@ async def _run(
     loading.cancel()
     if state.lifecycle.abandoned:
         return
-    for part in reversed(opened):
-        await part.close()
-    loaded = (await asyncio.gather(loading, return_exceptions=True))[0]
-    if isinstance(loaded, tuple):
-        service, parts = loaded
-        for part in reversed(parts):
-            await part.close()
-        await service.close()
-    state.preparation.close()
-    await state.enforcer.rates.close()
-    if tracing is not None:
-        await tracing.close()
+    await opened.aclose()
 
 
-async def _load(
-    app: FastAPI, settings: CoreSettings, extensions: Sequence[Extension]
-) -> tuple[Service, list[Started]] | None:
+async def _close(close: Callable[[], Awaitable[object]]) -> None:
+    """Closes one part. A failure keeps no other from being closed."""
+    try:
+        await close()
+    except Exception:
+        logger.exception("a part of the server could not be closed")
+
+
+async def _load(app: FastAPI, settings: CoreSettings, extensions: Sequence[Extension], loaded: AsyncExitStack) -> None:
+    """Loads the service and starts the extensions; `loaded` closes what has started, also after a failure."""
     state: AppState = app.state  # type: ignore[assignment]
     try:
         secret = await asyncio.to_thread(load_secret, settings.auth.secret, settings.store.registry)
         state.keyring.unlock(Credentials(secret))
         service = await Service.open(settings, state.metrics, state.authenticator, state.preparation)
-        # In one turn of the event loop, so that nothing is answered without them.
-        parts = [one.start(app, service) for one in extensions if one.start is not None]
-        state.started.update({type(part): part for part in parts})
+        loaded.push_async_callback(_close, service.close)
+        for start in (one.start for one in extensions if one.start is not None):
+            part = start(app, service)
+            loaded.push_async_callback(_close, part.close)
+            state.started[type(part)] = part
+        # So that nothing is answered before they have read what they follow in the registry.
+        await service.store.sync.catch_up()
     except Exception as failure:
         state.lifecycle.fail(failure)
-        return None
+        return
     state.lifecycle.start(service)
     service.watchdog.start(state.lifecycle.fail)
-    return service, parts

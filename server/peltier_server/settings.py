@@ -282,7 +282,7 @@ class ExtensionSettings(SettingsGroup):
     without: str = setting(
         "",
         "Extensions to leave out, such as console,trainings: their routes are unknown and their tasks do not start. "
-        "Their settings are accepted, and do nothing.",
+        "A setting that turns one of them on, such as worker, is refused; their bounds do nothing.",
     )
 
     @property

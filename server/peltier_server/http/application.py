@@ -50,6 +50,8 @@ class AppState:
     # The most files and connections that extensions have open.
     num_files: int = 0
     watches: Watches = field(default_factory=Watches)
+    # The names of the extensions that serve.
+    extensions: Collection[str] = ()
     # What extensions have started, by its type.
     started: dict[type, Any] = field(default_factory=dict)
 

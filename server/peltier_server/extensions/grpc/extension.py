@@ -31,5 +31,9 @@ async def _open(app: FastAPI, settings: CoreSettings) -> Started | None:
 
 
 GRPC = Extension(
-    "grpc", check=_check, open=_open, count_files=lambda settings: MAX_CONNECTIONS if _is_wanted(settings) else 0
+    "grpc",
+    settings=GrpcSettings,
+    check=_check,
+    open=_open,
+    count_files=lambda settings: MAX_CONNECTIONS if _is_wanted(settings) else 0,
 )

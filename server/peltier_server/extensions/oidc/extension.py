@@ -18,4 +18,4 @@ def _create_tokens(settings: CoreSettings) -> TokenReader | None:
     return OidcTokens(Provider(issuer, audience, jwks_url, own.oidc_tenant_claim, own.oidc_scope_claim))
 
 
-OIDC = Extension("oidc", create_tokens=_create_tokens)
+OIDC = Extension("oidc", settings=OidcSettings, create_tokens=_create_tokens)

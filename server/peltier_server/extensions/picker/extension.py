@@ -28,4 +28,4 @@ def _count_files(settings: CoreSettings) -> int:
     return 0 if settings.group(RoutingSettings).routing_port is None else MAX_CONNECTIONS
 
 
-PICKER = Extension("picker", open=_open, count_files=_count_files)
+PICKER = Extension("picker", settings=RoutingSettings, open=_open, count_files=_count_files)

@@ -16,6 +16,7 @@ from ray.serve._private import replica as ray_replica
 from ray.serve.context import _get_global_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peltier_server.extension import choose_extensions
 from peltier_server.extensions.ray.autoscaling import QUEUED_TOKENS
 from peltier_server.extensions.ray.settings import ClusterSettings
 from peltier_server.extensions.ray.worker_tasks import WorkerTasks, as_ray_task
@@ -148,7 +149,11 @@ def _add_port_on(address: str, add_port: Callable[[Any, str], int], server: Any,
 
 
 def deploy(settings: Settings) -> Any:
-    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU."""
+    """The application of Ray Serve for `settings`. Each replica takes `threads` cores, and on CUDA one GPU. Raises
+    `SettingsError` for what each replica would refuse."""
+    from peltier_server.app import EXTENSIONS
+
+    choose_extensions(EXTENSIONS, settings)
     compute, directory = settings.compute, os.getcwd()
     num_gpus = int(compute.device == "cuda")
     arguments: list[Any] = [_of_replica(settings), directory]

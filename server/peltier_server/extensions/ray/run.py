@@ -30,6 +30,7 @@ def run(settings: Settings) -> None:
         raise SettingsError("port is 0, and Ray Serve cannot choose a port: name one")
     if settings.network.is_private and os.environ.get(HAPROXY) == "1":
         raise SettingsError(f"with {HAPROXY} Ray Serve listens on every interface, and host is {host!r}: unset it")
+    application = deploy(settings)
     stopped = threading.Event()
     if "RAY_ADDRESS" not in os.environ:
         os.environ.setdefault(CALLBACK, MIDDLEWARE)  # the processes of the cluster inherit it
@@ -46,7 +47,7 @@ def run(settings: Settings) -> None:
         serve.start(proxy_location=proxies, http_options={"host": host, "port": port})
         _check_address(host, port)
         try:
-            serve.run(deploy(settings), name=NAME)
+            serve.run(application, name=NAME)
         except RuntimeError as error:
             raise SettingsError(f"Ray Serve started no replica: {_reason(error)}") from None
         logger.info("Peltier is ready on http://%s:%d (try http://%s:%d/docs)", host, port, host, port)

@@ -9,6 +9,7 @@ from peltier_server.extension import Extension
 from peltier_server.extensions.rollouts import routes
 from peltier_server.extensions.rollouts.metrics import RolloutMetrics
 from peltier_server.extensions.rollouts.rollouts import Rollouts
+from peltier_server.extensions.rollouts.settings import FeedbackSettings
 from peltier_server.service import Service
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ async def _tell_running(service: Service) -> None:
 
 ROLLOUTS = Extension(
     "rollouts",
+    settings=FeedbackSettings,
     routers=(routes.router, routes.changes, routes.feedback),
     metrics=RolloutMetrics,
     start=_start,

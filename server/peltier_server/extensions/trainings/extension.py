@@ -23,10 +23,10 @@ def _check(settings: CoreSettings) -> None:
 
 
 def _start(app: FastAPI, service: Service) -> Trainings:
-    store, preparation = service.store, app.state.preparation
+    store, preparation, can_guard = service.store, app.state.preparation, "rollouts" in app.state.extensions
     files = FileIntake(store, preparation, service.settings.group(FileSettings))
     trainings = Trainings(
-        TrainingIntake(files, store, service.backbone.config, preparation),
+        TrainingIntake(files, store, service.backbone.config, preparation, can_guard=can_guard),
         EventFeed(store.registry, lambda: store.sync.position),
         TrainingPublisher(store, service.publisher, service.metrics.group(TrainingMetrics)),
         WorkerProcess.of(service.settings),
@@ -37,6 +37,7 @@ def _start(app: FastAPI, service: Service) -> Trainings:
 
 TRAININGS = Extension(
     "trainings",
+    settings=TrainingSettings,
     routers=(fine_tuning.router, routes.router),
     error_shapes=(FINE_TUNING_ERRORS,),
     metrics=TrainingMetrics,

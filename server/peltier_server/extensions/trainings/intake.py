@@ -27,13 +27,17 @@ _Rows = Sequence[Mapping[str, Any]]
 
 
 class TrainingIntake:
-    """Checks and records trainings of callers. What it returns survives a crash."""
+    """Checks and records trainings of callers. What it returns survives a crash. `can_guard` says whether this server
+    judges guarded changes of aliases."""
 
-    def __init__(self, files: FileIntake, store: Store, config: BackboneConfig, preparation: Preparation) -> None:
+    def __init__(
+        self, files: FileIntake, store: Store, config: BackboneConfig, preparation: Preparation, *, can_guard: bool
+    ) -> None:
         self._files = files
         self._store = store
         self._config = config
         self._preparation = preparation
+        self._can_guard = can_guard
 
     async def create(
         self, caller: Caller, request: TrainingRequest, key: IdempotencyKey | None = None
@@ -89,6 +93,8 @@ class TrainingIntake:
             raise InvalidInput(f"text2text needs a T5, and this server's backbone is {self._config.family}")
         if request.task_type in ENCODER_TYPES and self._config.generates:
             raise InvalidInput(f"{request.task_type} needs an encoder, and this server's backbone is a T5")
+        if request.publish is not None and request.publish.guard is not None and not self._can_guard:
+            raise InvalidInput("publish.guard begins a guarded change, and this server is without rollouts")
 
     def _check_rows(self, tenant: str, num_rows: int) -> None:
         limit = self._preparation.enforcer.quotas_of(tenant).max_training_rows

@@ -41,6 +41,10 @@ def test_a_wrong_setting_is_refused() -> None:
         app({"replicas": "3"})
     with pytest.raises(SettingsError, match=r"^max_replicas is 1: it must be at least min_replicas, 2$"):
         app({"min_replicas": "2"})
+    with pytest.raises(SettingsError, match=r"^without names 'consul', which is no extension"):
+        app({"without": "consul"})
+    with pytest.raises(SettingsError, match=r"^worker asks for the extension 'trainings', which is left out"):
+        app({"without": "trainings", "worker": "true"})
 
 
 def test_a_port_must_be_named() -> None:

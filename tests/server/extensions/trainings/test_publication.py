@@ -19,7 +19,7 @@ from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions import queue
 from peltier_store.registry.extensions.registry import Registry
 
-from tests.server.conftest import Running, read_again, until
+from tests.server.conftest import Running, Serve, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker
 
 BODY = {"task": "demo", "examples": [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]}
@@ -156,6 +156,19 @@ async def test_a_guard_that_cannot_be_is_refused_before_the_training(
     body = {**BODY, "task_type": "regression", "publish": publish}
     answer = await caller.client.post("/v1/trainings", json=body)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (422, True), answer.text
+
+
+async def test_a_guarded_change_that_nothing_would_judge_is_refused(serve: Serve) -> None:
+    """Where the server leaves rollouts out; an alias alone is as ever."""
+    publish = {"alias": "best", "guard": {"shadow": True}}
+    async with serve(without="rollouts") as running:
+        answer = await running.client.post("/v1/trainings", json={**BODY, "publish": publish})
+        assert answer.status_code == 422
+        assert answer.json()["error"]["message"] == (
+            "publish.guard begins a guarded change, and this server is without rollouts"
+        )
+        accepted = await running.client.post("/v1/trainings", json={**BODY, "publish": {"alias": "best"}})
+        assert accepted.status_code == 202
 
 
 async def test_a_refused_adapter_fails_its_training_with_the_reason(caller: Running, worker: PlayedWorker) -> None:
