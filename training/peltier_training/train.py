@@ -24,10 +24,9 @@ from peltier_training.fit.trainer import History
 from peltier_training.learners import AdapterLearner
 from peltier_training.processes import is_first, leave_group, take_device, use_threads
 from peltier_training.report.cost import Meter, ParameterCounts
-from peltier_training.report.curves import Curves
 from peltier_training.report.merging import Merging
 from peltier_training.report.page import write_report
-from peltier_training.report.report import Findings, Report, Subject, create_report
+from peltier_training.report.report import Curves, Findings, Report, Subject, create_report
 
 Learner = AdapterLearner | BaselineLearner
 _VERSIONS = ("peltier", "torch", "transformers")

@@ -6,8 +6,7 @@ from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_backbone.backbone import Backbone
 from peltier_training.errors import TrainingError
-from peltier_training.models.sources import Experts, PrefixMlp, consistency_loss, create_sources
-from peltier_training.models.stream import Stream
+from peltier_training.models.sources import Experts, PrefixMlp, Stream, consistency_loss, create_sources
 from torch import Tensor, nn
 
 
@@ -309,3 +308,28 @@ def test_independent_labels_are_two_way_distributions():
     pairs = [torch.stack((x, torch.zeros_like(x)), -1) for x in (first, second)]
     labels = [consistency_loss(pairs[0][:, label], pairs[1][:, label]) for label in range(3)]
     torch.testing.assert_close(consistency_loss(first, second, multilabel=True), torch.stack(labels).sum())
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_the_mean(rate: float):
+    """The share of zeros is the rate, to five standard errors; the rest is scaled by the inverse of what is kept."""
+    ones = torch.ones(1000, 1000)
+    for dropped in (Stream(0).drop(ones, rate), ones * Stream(0)._device_mask(ones, rate)):
+        most = 5 * (rate * (1 - rate) / ones.numel()) ** 0.5
+        assert (dropped == 0).float().mean().item() == pytest.approx(rate, abs=most)
+        assert dropped.max().item() == pytest.approx(1 / (1 - rate), rel=1e-4)
+        assert dropped.mean().item() == pytest.approx(1, abs=most / (1 - rate))
+
+
+def test_a_key_decides_the_numbers():
+    """Seed, step, pass and process each give other numbers; torch's generator gives those without a key."""
+    ones, keys = torch.ones(64), ((0, 1, 0), (0, 1, 0), (1, 1, 0), (0, 2, 0), (0, 1, 1))
+    for draw in (Stream.drop, Stream._device_mask):
+        first, same, *others = [draw(Stream(*key), ones, 0.5) for key in keys]
+        assert torch.equal(first, same)
+        assert all(not torch.equal(first, other) for other in others)
+    torch.manual_seed(3)
+    first, second = Stream().routes(1000, (8,)), Stream().routes(1000, (8,))
+    torch.manual_seed(3)
+    assert torch.equal(first, Stream().routes(1000, (8,)))
+    assert not torch.equal(first, second)

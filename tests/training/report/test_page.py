@@ -16,10 +16,9 @@ from peltier_training.report import plots
 from peltier_training.report.answers import Confusion, LabelScores, Mistake, Sample
 from peltier_training.report.caveats import Majority
 from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
-from peltier_training.report.curves import CurvePoint, Curves
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.page import most_confused, render, report_paths, to_json, weakest_first
-from peltier_training.report.report import ArtifactFile, GateMap, Report, Resolved
+from peltier_training.report.report import ArtifactFile, CurvePoint, Curves, GateMap, Report, Resolved
 
 from tests.support.full_disk import room_for
 

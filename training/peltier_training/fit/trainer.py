@@ -29,7 +29,7 @@ from peltier_training.fit.objective import Objective, TextObjective, create_obje
 from peltier_training.fit.passes import PassMemory, Size
 from peltier_training.fit.schedule import has_converged, is_best, is_over, rate_factor, why_ended
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
-from peltier_training.models.stream import Stream
+from peltier_training.models.sources import Stream
 
 _LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
 _EVAL_BATCH = 64  # rows; takes 0.87 of the CPU time of 16, and larger ones gain nothing

@@ -18,7 +18,7 @@ from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
 from peltier_adapters.presets.composition import PresetSettings
 from peltier_adapters.spec.parts import HeadSpec, Parts
-from peltier_backbone.attention.adaptation import Adaptation, Projection, Sublayer
+from peltier_backbone.attention.adaptation import NO_ADAPTATION, Adaptation, Projection, Sublayer
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.targets import Targets
 from peltier_backbone.linear.norm import Norm
@@ -27,10 +27,55 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from peltier_training.models.lower_blocks import LowerBlocks
-from peltier_training.models.sources import Experts, create_sources
-from peltier_training.models.stream import Stream
+from peltier_training.models.sources import Experts, Stream, create_sources
 from peltier_training.models.vocabulary import largest_logits, start_at_tokens
+
+# Of the states of lower blocks. 1.5 KB a token on MiniLM: 350,000 tokens.
+_MAX_BYTES = 512 * 2**20
+
+
+class LowerBlocks:
+    """The first `num` blocks of a frozen encoder and what is before them, without dropout: `num` is below the number of
+    blocks. The states of a row are the same in every epoch.
+
+    Keeps the states of at most `max_bytes`; those of further rows are computed again.
+    """
+
+    def __init__(self, backbone: Backbone, num: int, max_bytes: int = _MAX_BYTES) -> None:
+        self.num = num
+        self._backbone = backbone
+        self._kept: dict[Encoded, Tensor] = {}
+        self._bytes_left = max_bytes
+
+    def states(self, rows: Sequence[Encoded]) -> Tensor:
+        """The states after these blocks, [tokens of all rows, hidden]. They have no gradient."""
+        missing = [row for row in dict.fromkeys(rows) if row not in self._kept]
+        computed = dict(zip(missing, self._compute(missing), strict=True)) if missing else {}
+        found = torch.cat([computed[row] if row in computed else self._kept[row] for row in rows])
+        for row, own in computed.items():
+            self._keep(row, own)
+        return found
+
+    def finish(self, states: Tensor, packed: Packed, adaptation: Adaptation) -> Tensor:
+        """The states after the last block, [tokens, hidden]."""
+        return self._backbone.bert.advance(states, packed, adaptation, self._upper)
+
+    @property
+    def _upper(self) -> range:
+        return range(self.num, self._backbone.config.num_layers)
+
+    @torch.no_grad()
+    def _compute(self, rows: Sequence[Encoded]) -> Sequence[Tensor]:
+        packed, bert = self._backbone.pack(list(rows)), self._backbone.bert
+        states = bert.advance(bert.embed(packed, NO_ADAPTATION), packed, NO_ADAPTATION, range(self.num))
+        return torch.split(states, list(packed.lengths))
+
+    def _keep(self, row: Encoded, states: Tensor) -> None:
+        size = states.numel() * states.element_size()
+        if size <= self._bytes_left:
+            # Without the states of the other rows of the pass.
+            self._kept[row] = states.clone()
+            self._bytes_left -= size
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores, measure
 from peltier_training.models.model import TrainableAdapter
-from peltier_training.models.sources import Experts
-from peltier_training.models.stream import Stream
+from peltier_training.models.sources import Experts, Stream
 
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper
 NUM_ENSEMBLES = 2

@@ -11,8 +11,7 @@ from peltier_client.protocol.reports import MAX_REPORT_BYTES
 from peltier_training.delivery import write_file
 from peltier_training.report import plots
 from peltier_training.report.answers import MAX_MISTAKES, Confusion, LabelScores
-from peltier_training.report.curves import Curves
-from peltier_training.report.report import Report
+from peltier_training.report.report import Curves, Report
 
 _MAX_TABLE_LABELS = 20  # of a confusion matrix that is shown as a table
 _MAX_CONFUSIONS = 15

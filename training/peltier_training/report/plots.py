@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from peltier_training.report.answers import Confusion, Residuals
-from peltier_training.report.curves import CurvePoint
 from peltier_training.report.merging import Merging
+from peltier_training.report.report import CurvePoint
 
 STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "peltier",  # makes the bytes reproducible

@@ -18,7 +18,6 @@ from peltier_training.executor.executor import write_output_to
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, within_steps
-from peltier_training.service.checkpoints import unpack
 from peltier_training.service.examples import check_lines, split_file, write_columns
 from peltier_training.service.memory_check import check_memory
 from peltier_training.service.messages import (
@@ -31,7 +30,7 @@ from peltier_training.service.messages import (
     Refused,
     TrainingJob,
 )
-from peltier_training.service.observer import CheckpointTimes, Observer
+from peltier_training.service.observer import CheckpointTimes, Observer, unpack
 from peltier_training.service.request import CHECKPOINTS, RequestedTraining, create_run
 from peltier_training.train import finish, learn
 

@@ -1,6 +1,11 @@
-"""The Trainer callback that reports the progress and the checkpoints of a training."""
+"""The Trainer callbacks that report the progress and the checkpoints of a training. A checkpoint is one archive, by
+which another worker goes on."""
 
+import io
+import json
 import math
+import re
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +14,65 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from peltier_training.config.run import Run
+from peltier_training.errors import TrainingError
+from peltier_training.fit.checkpoint import newest_checkpoint
 from peltier_training.fit.schedule import find_best, find_decay
 from peltier_training.service.budget import Deadline
-from peltier_training.service.checkpoints import pack
 from peltier_training.service.messages import Progressed, Saved
 
+MAX_BYTES = 4 * 2**30
 _SECONDS_BETWEEN_REPORTS = 1.0
 Send = Callable[[Progressed | Saved], None]
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 # Saving takes at most a twentieth of the time.
 _PAUSES_OF_A_SAVE = 20
+_MEMBER = re.compile(r"checkpoint-[0-9]{1,12}/[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def pack(directory: Path) -> bytes:
+    """The newest checkpoint of a run's directory and the weights of the best one, as a tar file. The same files give
+    the same bytes. Raises a `TrainingError` if there is no checkpoint."""
+    newest = newest_checkpoint(directory)
+    files = [path for path in sorted(newest.iterdir()) if path.is_file()]
+    best = json.loads((newest / "trainer_state.json").read_text(encoding="utf-8")).get("best_model_checkpoint")
+    if best is not None and Path(best).name != newest.name:
+        files += sorted((directory / Path(best).name).glob("*.safetensors"))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in files:
+            data = path.read_bytes()
+            member = tarfile.TarInfo(f"{path.parent.name}/{path.name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def unpack(data: bytes, directory: Path) -> None:
+    """Write the checkpoints of `pack` into a run's directory.
+
+    Raises a `TrainingError` for anything else than files of checkpoints, before it writes one of them."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            members = archive.getmembers()
+            _check(members)
+            for member in members:
+                path = directory / member.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = archive.extractfile(member)
+                assert file is not None, "it is a regular file"
+                path.write_bytes(file.read())
+    except tarfile.TarError as error:
+        raise TrainingError(f"the checkpoint cannot be read: {error}") from None
+
+
+def _check(members: list[tarfile.TarInfo]) -> None:
+    for member in members:
+        if not member.isreg() or _MEMBER.fullmatch(member.name) is None:
+            raise TrainingError(f"the checkpoint has {member.name!r}, which is not a file of a checkpoint")
+    if (total := sum(member.size for member in members)) > MAX_BYTES:
+        raise TrainingError(f"the checkpoint has {total:,} bytes; at most {MAX_BYTES:,} are read")
+    if len({member.name for member in members}) != len(members):
+        raise TrainingError("the checkpoint has a file twice")
 
 
 class Observer(TrainerCallback):
