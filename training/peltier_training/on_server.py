@@ -50,8 +50,7 @@ class SentOptions:
     """What only a server is asked for."""
 
     alias: Annotated[
-        str | None,
-        typer.Option(help="The alias that then means the published version.", callback=checked(check_alias)),
+        str | None, typer.Option(help="The alias that then means the published version.", callback=checked(check_alias))
     ] = None
     guard: Annotated[
         str | None,
@@ -69,17 +68,7 @@ class SentOptions:
 
 
 # What the server decides, or what concerns files of this machine.
-_LOCAL = (
-    "backbone",
-    "output",
-    "directory",
-    "resume",
-    "device",
-    "dtype",
-    "merge_report",
-    "threads",
-    "skip_bad_rows",
-)
+_LOCAL = ("backbone", "output", "directory", "resume", "device", "dtype", "merge_report", "threads", "skip_bad_rows")
 _SENT = ("task_type", "preset", "recipe", "seed", "text_columns", "label_column", "alias")
 _SETTINGS = {field.name for kind in (Hyperparameters, TextOptions, EmbeddingOptions) for field in fields(kind)} | {
     "label_separator"

@@ -80,10 +80,7 @@ def train(run: Run) -> TrainingResult:
 
 
 def learn(
-    prepared: Prepared,
-    callbacks: Sequence[TrainerCallback] = (),
-    *,
-    preflight: Mapping[str, Any] | None = None,
+    prepared: Prepared, callbacks: Sequence[TrainerCallback] = (), *, preflight: Mapping[str, Any] | None = None
 ) -> Learned:
     """Train and keep the best epoch; the Trainer calls `callbacks`. What the `preflight` found, which is
     made here if it is None, is written to stderr before the first step; its warnings will begin the report.

@@ -82,8 +82,7 @@ class Hyperparameters:
         ),
     ] = None
     learning_rate: Annotated[
-        float | None,
-        Option(help="Highest learning rate. Default: the preset's, raised on narrow encoders."),
+        float | None, Option(help="Highest learning rate. Default: the preset's, raised on narrow encoders.")
     ] = None
     batch_size: Annotated[
         int | None, Option(help="Rows per step. Default: 16 for fewer than 2,000 training rows, else 32.")

@@ -34,11 +34,7 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
         inputs, own = "single", {"normalized": run.embedding.normalized} if labels.type == "embedding" else {}
     try:
         task = TaskSpec(
-            type=labels.type,
-            labels=labels.names,
-            inputs=inputs,
-            max_length=run.hyperparameters.max_length,
-            **own,
+            type=labels.type, labels=labels.names, inputs=inputs, max_length=run.hyperparameters.max_length, **own
         )
     except ValidationError as error:
         raise TrainingError(_explain(error, run)) from None

@@ -86,8 +86,7 @@ class TextOptions:
     task_prefix: Annotated[
         bool | None,
         Option(
-            "--task-prefix/--no-task-prefix",
-            help="Begin each input with the task's name. Default: as the preset does.",
+            "--task-prefix/--no-task-prefix", help="Begin each input with the task's name. Default: as the preset does."
         ),
     ] = None
     targets: Annotated[
@@ -103,8 +102,7 @@ class TextOptions:
     ] = None
     num_beams: Annotated[int | None, Option(help="Number of beams of a generated answer; default 1.")] = None
     completion_temperature: Annotated[
-        float | None,
-        Option(help="Temperature of /v1/completions requests that name none; default 1, 0 is greedy."),
+        float | None, Option(help="Temperature of /v1/completions requests that name none; default 1, 0 is greedy.")
     ] = None
 
     @property

@@ -213,14 +213,7 @@ def read_gold_spans(cell: Any, context: str) -> tuple[GoldSpan, ...]:
     The cell is `{"text": [...], "answer_start": [...]}`, the list of `{"text": ..., "answer_start": ...}` that SQuAD's
     own file has, or either as JSON in a text. Raises a `TrainingError` for an answer that is not in the context there.
     """
-    return tuple(_placed(span, context) for span in _spans(_parsed_answers(cell)))
-
-
-def _parsed_answers(cell: Any) -> Any:
-    try:
-        return json.loads(cell) if isinstance(cell, str) else cell
-    except (ValueError, RecursionError):
-        raise _unreadable(cell) from None
+    return tuple(_placed(span, context) for span in _spans(_parsed(cell)))
 
 
 def _spans(cell: Any) -> Iterator[GoldSpan]:

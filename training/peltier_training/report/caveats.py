@@ -101,12 +101,7 @@ def find_caveats(evidence: Evidence) -> tuple[str, ...]:
     """All warnings that apply, the most serious first."""
     return tuple(
         caveat
-        for caveat in (
-            _constant(evidence),
-            _unmoved(evidence),
-            _unanswered(evidence),
-            _unfinished(evidence),
-        )
+        for caveat in (_constant(evidence), _unmoved(evidence), _unanswered(evidence), _unfinished(evidence))
         if caveat is not None
     )
 

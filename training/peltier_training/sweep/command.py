@@ -51,8 +51,7 @@ def sweep(  # noqa: PLR0913 - one parameter a flag or group of flags
     kind: Annotated[OptionValues, FieldOptions(Run, ("task_type",), given=True, panel=_ONE)],
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one per GPU, else per core.")] = None,
     executor: Annotated[
-        str,
-        typer.Option(help="processes, or ray on the cluster at RAY_ADDRESS or, without that, on a local one."),
+        str, typer.Option(help="processes, or ray on the cluster at RAY_ADDRESS or, without that, on a local one.")
     ] = "processes",
     by: Annotated[
         list[str] | None,

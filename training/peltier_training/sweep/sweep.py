@@ -140,11 +140,7 @@ class Sweep:
         entries = [(trial, ledger.results[trial.key]) for trial in self.trials if trial.key in ledger.results]
         table = create_table(entries, self.by if self.by is not None else default_grouping(self.trials))
         drawn = {"sizes.svg": plots.size_svg(entries), "parameters.svg": plots.parameters_svg(entries)}
-        for name, text in {
-            "table.md": to_markdown(table),
-            "table.csv": to_csv(table),
-            **drawn,
-        }.items():
+        for name, text in {"table.md": to_markdown(table), "table.csv": to_csv(table), **drawn}.items():
             if text is not None:
                 write_file(self.folder / name, text.encode())
         return table
