@@ -82,6 +82,24 @@ def test_bodies_and_errors_load_no_client() -> None:
     assert done.returncode == 0, done.stderr
 
 
+ROUTE = """
+import sys
+import peltier_server.routes.predict
+
+loaded = {name for name in sys.modules if name.startswith("peltier")}
+made_of = ("service", "inference.predictor", "runner.worker", "extensions")
+assert not loaded & {f"peltier_server.{name}" for name in made_of}, loaded
+assert "peltier_store.registry.schema" not in loaded
+assert len(loaded) <= 240, len(loaded)
+"""
+
+
+def test_a_route_does_not_load_what_makes_its_service() -> None:
+    """It names the service by a type alone, so a reader of the route has that much less before them."""
+    done = subprocess.run([sys.executable, "-c", ROUTE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_every_module_is_imported_without_a_warning() -> None:
     """With what the extras bring; a warning tells of a version that does not fit another."""

@@ -4,14 +4,16 @@ blobs a blob store needs."""
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.blobs.errors import BlobError
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
-from peltier_store.registry.extensions.registry import Registry
+
+if TYPE_CHECKING:
+    from peltier_store.registry.extensions.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class StoreLocation:
         return self
 
 
-async def require_own(registry: Registry, blobs: Blobs) -> None:
+async def require_own(registry: "Registry", blobs: Blobs) -> None:
     """Claims a blob store without an owner for this registry; raises BlobError if another registry owns it."""
     identity = await registry.identity()
     _check(identity, await blobs.owner.claim(identity), blobs)
@@ -69,7 +71,7 @@ async def require_registry_of(blobs: Blobs, url: str) -> None:
         )
 
 
-async def require_not_foreign(registry: Registry, blobs: Blobs) -> None:
+async def require_not_foreign(registry: "Registry", blobs: Blobs) -> None:
     """Raises BlobError if another registry owns the blob store; changes nothing."""
     identity = await registry.identity()
     _check(identity, await blobs.owner.read() or identity, blobs)

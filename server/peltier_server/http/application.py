@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from peltier_adapters.spec.tasks import TaskType
@@ -21,7 +21,9 @@ from peltier_server.inference.prediction import JSONBytes, truncation_header, wr
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.quotas.enforcer import QuotaEnforcer
-from peltier_server.service import Service
+
+if TYPE_CHECKING:
+    from peltier_server.service import Service
 
 T = TypeVar("T")
 
@@ -95,14 +97,14 @@ def get_lifecycle(request: Request) -> Lifecycle:
     return lifecycle
 
 
-def accept(request: Request) -> Service:
+def accept(request: Request) -> "Service":
     """The service, which does not stop before the request is answered. Raises `Draining` or `NotReady` where there
     is none.
     """
     return get_lifecycle(request).service(admitted=get_context(request).admitted)
 
 
-async def accept_change(request: Request) -> Service:
+async def accept_change(request: Request) -> "Service":
     """The service for a request that changes stored data. Raises what `accept` raises, and the error of the store
     watch where the store is missing.
     """
@@ -111,7 +113,7 @@ async def accept_change(request: Request) -> Service:
     return service
 
 
-def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
+def resolve(request: Request, service: "Service", task: str) -> ResolvedTask:
     """The version that `task` names now. The request is measured and logged as a request for this version."""
     context = get_context(request)
     target = service.predictor.resolve(context, task)
@@ -120,7 +122,7 @@ def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
 
 
 def resolve_embedding(
-    request: Request, service: Service, model: str, types: Collection[TaskType] = frozenset[TaskType]({"embedding"})
+    request: Request, service: "Service", model: str, types: Collection[TaskType] = frozenset[TaskType]({"embedding"})
 ) -> ResolvedTask:
     """The version that `model` names. Raises `InvalidInput` if it does not embed texts in the form of these `types`."""
     target = resolve(request, service, model)
@@ -181,8 +183,8 @@ def at_once(get: Callable[[Request], T]) -> Any:
 
 
 AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
-Accepted = Annotated[Service, at_once(accept)]
-Changing = Annotated[Service, Depends(accept_change)]
+Accepted = Annotated["Service", at_once(accept)]
+Changing = Annotated["Service", Depends(accept_change)]
 Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Threads = Annotated[Preparation, at_once(get_preparation)]
 Keys = Annotated[Keyring, at_once(get_keyring)]

@@ -4,11 +4,14 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from peltier_client.errors import Draining, NotReady
 
 from peltier_server import retry_hints
-from peltier_server.service import Service
+
+if TYPE_CHECKING:
+    from peltier_server.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class Lifecycle:
         """The number of requests that arrived before the drain and have not been answered yet."""
         return self._num_arrived
 
-    def start(self, service: Service) -> None:
+    def start(self, service: "Service") -> None:
         """Accepts requests from now on, and answers them with `service`."""
         self._service = service
         self._settled.set()
@@ -92,7 +95,7 @@ class Lifecycle:
             return error.message
         return None
 
-    def service(self, *, admitted: bool = False) -> Service:
+    def service(self, *, admitted: bool = False) -> "Service":
         """The service that answers requests. Raises `Draining` or `NotReady` where the server cannot answer. A
         server that drains still answers requests that it `admitted` before.
         """

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peltier_client.errors import AdapterNotFound, ErrorBody, PeltierError, QuotaExceeded, ServerError
 from peltier_client.protocol.names import group_prefix
@@ -18,9 +18,11 @@ from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import ResolvedTask
-from peltier_server.inference.predictor import Predictor
 from peltier_server.inference.tokenizing import InputReader, num_chars
 from peltier_server.metrics.series import VersionMetrics
+
+if TYPE_CHECKING:
+    from peltier_server.inference.predictor import Predictor
 
 # Starting a slice takes about a millisecond: resolving a name takes about ten microseconds, then texts are tokenised.
 _SLICE_ITEMS = 16
@@ -122,7 +124,7 @@ class MixedAnswer:
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: "Predictor",
         metrics: VersionMetrics,
         preparation: Preparation,
         context: RequestContext,
