@@ -33,29 +33,22 @@ def test_csv_quotes_span_lines(tmp_path: Path):
     assert read_examples(path, ["text"], "label") == [Example("a, b\nc", "yes", f"{path}:2")]
 
 
-@pytest.mark.parametrize(("name", "content"), [("d.jsonl.gz", GOOD), ("d.csv.gz", b"text,label\na,1\n")])
-def test_gzip_is_read_as_what_it_holds(tmp_path: Path, name: str, content: bytes):
-    """`.gz` behind the suffix is unpacked."""
-    path = write(tmp_path, name, gzip.compress(content))
-    assert [example.input for example in read_examples(path, ["text"], "label")] == ["a"]
+READ: dict[str, tuple[str, bytes, list[str], list[object]]] = {
+    "gzip": ("d.jsonl.gz", gzip.compress(GOOD), ["text"], ["a"]),
+    "gzip of a table": ("d.csv.gz", gzip.compress(b"text,label\na,1\n"), ["text"], ["a"]),
+    "a pair, in the order of the names": ("d.csv", b"one,two,label\na,b,1\n", ["two", "one"], [("b", "a")]),
+    "the byte order mark of a spreadsheet": ("d.csv", "\ufefftext,label\na,1\n".encode(), ["text"], ["a"]),
+    # Only a line feed ends a line.
+    "a separator of lines": ("d.jsonl", '{"text": "a\u2028b", "label": 1}\n'.encode(), ["text"], ["a\u2028b"]),
+    "tabs, with commas in cells": ("d.tsv", b'text\tlabel\na, b\t1\n"c\td"\t2\n', ["text"], ["a, b", "c\td"]),
+}
 
 
-def test_two_columns_are_a_pair(tmp_path: Path):
-    """Two text columns give pairs, in the order in which they were named."""
-    path = write(tmp_path, "d.csv", b"one,two,label\na,b,1\n")
-    assert read_examples(path, ["two", "one"], "label")[0].input == ("b", "a")
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path):
-    """Spreadsheets write one in front of their CSV."""
-    path = write(tmp_path, "d.csv", "\ufefftext,label\na,1\n".encode())
-    assert read_examples(path, ["text"], "label")[0].input == "a"
-
-
-def test_unicode_line_separators_do_not_end_a_json_line(tmp_path: Path):
-    """Only a line feed ends a line: U+2028 may stand inside a JSON text."""
-    path = write(tmp_path, "d.jsonl", '{"text": "a\u2028b", "label": 1}\n'.encode())
-    assert read_examples(path, ["text"], "label")[0].input == "a\u2028b"
+@pytest.mark.parametrize("case", READ)
+def test_a_file_is_read_as_it_was_meant(tmp_path: Path, case: str):
+    """By its suffix and its first line."""
+    name, content, columns, inputs = READ[case]
+    assert [one.input for one in read_examples(write(tmp_path, name, content), columns, "label")] == inputs
 
 
 BAD = {
@@ -92,6 +85,12 @@ BAD = {
     "short row": ("d.csv", b"text,label\na,1\nb\n", ":3 has 1 cells; the first line names 2 columns"),
     "long row": ("d.csv", b"text,label\na,1,2\n", ":2 has 3 cells; the first line names 2 columns"),
     "open quote": ("d.csv", b'text,label\n"a,1\n', ":2 is not CSV: "),
+    "no tabs": ("d.tsv", b"text;label\na;1\n", " is named .tsv but its first line is separated by ';'; name it"),
+    "missing behind another delimiter": (
+        "d.csv",
+        b"txt;label\na;1\n",
+        " has no column 'text', the nearest is 'txt'; it has 'txt', 'lab",
+    ),
 }
 
 
@@ -164,28 +163,6 @@ def test_the_first_line_says_what_separates(tmp_path: Path, delimiter: str):
     path = write_text(tmp_path, "d.csv", "\n".join(delimiter.join(row) for row in rows))
     found = read_examples(path, ["text, or; so|on\there"], "label")
     assert found == [Example("a, b; c|d\te", "yes", f"{path}:2")]
-
-
-def test_tabs_separate_a_tsv(tmp_path: Path):
-    """And commas stand in its cells, unquoted."""
-    path = write_text(tmp_path, "d.tsv", 'text\tlabel\na, b\t1\n"c\td"\t2\n')
-    assert [example.input for example in read_examples(path, ["text"], "label")] == ["a, b", "c\td"]
-
-
-def test_a_tsv_without_tabs_is_refused_by_name(tmp_path: Path):
-    """It is not read as one odd column."""
-    path = write_text(tmp_path, "d.tsv", "text;label\na;1\n")
-    with pytest.raises(TrainingError, match=r"d\.tsv is named \.tsv but its first line is separated by ';'; name it"):
-        read_examples(path, ["text"], "label")
-
-
-def test_a_missing_column_is_told_with_the_real_ones(tmp_path: Path):
-    """As the delimiter that is there makes them, with the nearest."""
-    path = write_text(tmp_path, "d.csv", "sentence;label\na;1\n")
-    with pytest.raises(
-        TrainingError, match="has no column 'sentense', the nearest is 'sentence'; it has 'sentence', 'lab"
-    ):
-        read_examples(path, ["sentense"], "label")
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path):

@@ -96,12 +96,17 @@ def create_task(kind: str, *labels: str) -> TaskSpec:
     return TaskSpec.model_validate({"type": kind, "labels": labels, "inputs": "single", "max_length": 8})
 
 
+def mistakes_of(evaluation: Evaluation, task: TaskSpec) -> tuple[Mistake, ...]:
+    found = Mistake.create(evaluation, task)
+    assert found is not None
+    return found
+
+
 def test_the_surest_mistakes_come_first():
     """With the probability of the predicted label; right answers are none."""
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 4.0], [5.0, 0.0]])
     verdict = Evaluation({}, ["a", "b", "c", ("d", "e")], [0, 0, 0, 1], [0, 1, 1, 0], scores=logits)
-    found = Mistake.create(verdict, create_task("classification", "no", "yes"))
-    assert found is not None
+    found = mistakes_of(verdict, create_task("classification", "no", "yes"))
     assert [(one.input, one.label, one.answer) for one in found] == [
         (("d", "e"), "yes", "no"), (("c",), "no", "yes"), (("b",), "no", "yes"),
     ]  # fmt: skip
@@ -111,8 +116,7 @@ def test_the_surest_mistakes_come_first():
 def test_a_text_that_is_no_label_has_no_score():
     """Written answers come in their own order."""
     verdict = Evaluation({}, ["a", "b"], [0, 1], [-1, 0])
-    found = Mistake.create(verdict, create_task("classification", "no", "yes"))
-    assert found is not None
+    found = mistakes_of(verdict, create_task("classification", "no", "yes"))
     assert [(one.answer, one.score) for one in found] == [("no label", None), ("no", None)]
 
 
@@ -120,16 +124,14 @@ def test_sets_of_labels_are_compared_whole():
     """One label too many or too few is a mistake; the score is the distance of the worst probability."""
     logits = torch.tensor([[3.0, -3.0], [3.0, 3.0], [-3.0, -9.0]])
     verdict = Evaluation({}, ["a", "b", "c"], [[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 1], [0, 0]], scores=logits)
-    found = Mistake.create(verdict, create_task("multilabel", "x", "y"))
-    assert found is not None
+    found = mistakes_of(verdict, create_task("multilabel", "x", "y"))
     assert [(one.input[0], one.label, one.answer) for one in found] == [("c", "y", "no label"), ("b", "x", "x, y")]
     assert [one.score for one in found] == pytest.approx([1 - 1 / (1 + 2.718281828**9), 1 / (1 + 2.718281828**-3)])
 
 
 def test_numbers_are_shown_by_their_distance():
     """The furthest first."""
-    found = Mistake.create(Evaluation({}, ["a", "b", "c"], [1, 2, 3], [1.5, 2, 1]), create_task("regression", "value"))
-    assert found is not None
+    found = mistakes_of(Evaluation({}, ["a", "b", "c"], [1, 2, 3], [1.5, 2, 1]), create_task("regression", "value"))
     assert [(one.input[0], one.label, one.answer, one.score) for one in found] == [
         ("c", "3", "1", None), ("a", "1", "1.5", None),
     ]  # fmt: skip
@@ -139,8 +141,7 @@ def test_mistakes_are_bounded():
     """In number and in length, whatever the data holds."""
     names = [f"{side} {'y' * 250}" for side in "ab"]
     verdict = Evaluation({}, ["x" * 10**6] * 100, [0] * 100, [1] * 100)
-    found = Mistake.create(verdict, create_task("classification", *names))
-    assert found is not None
+    found = mistakes_of(verdict, create_task("classification", *names))
     assert len(found) == MAX_MISTAKES
     assert {len(one.input[0]) for one in found} == {MAX_TEXT_LEN}
     assert {len(one.label) for one in found} == {len(one.answer) for one in found} == {MAX_LABEL_LEN}

@@ -23,12 +23,17 @@ from tests.training.service.test_worker import until
 _OFTEN = Pace(renew_seconds=0.01)
 
 
+async def held(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
+    """The hold of worker w1 on the training that waits."""
+    claimed = await queue.registry.trainings.claim("w1")
+    assert claimed is not None
+    return Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, archive)
+
+
 async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Queue, tmp_path: Path):
     """A training that shares its process may be in its final evaluation; then its worker gives it back."""
     sent = await queue.add(jsonl(praise()), request())
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
-    hold = Hold(Place(queue.registry, queue.blobs, "w1", _OFTEN), claimed, tmp_path / "archive")
+    hold = await held(queue, tmp_path / "archive")
     ended = asyncio.Event()
     waiting = asyncio.create_task(hold.keep_until([asyncio.create_task(ended.wait())]))
     await renewed(queue, sent)
@@ -69,9 +74,7 @@ async def test_a_cancellation_while_the_artifact_is_stored_counts(
 ):
     """The worker has asked for the owner's wish before, and nothing is published."""
     sent = await queue.add(jsonl(praise()), request())
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
-    hold, put = Hold(Place(queue.registry, queue.blobs, "w1"), claimed, tmp_path / "archive"), queue.blobs.put
+    hold, put = await held(queue, tmp_path / "archive", Pace()), queue.blobs.put
 
     async def slowly(data: bytes) -> str:
         await queue.registry.trainings.cancel(TENANT, sent.id, actor="a")
@@ -132,10 +135,7 @@ async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(
 ):
     """It is sent again and again until an answer comes."""
     sent = await queue.add(jsonl(praise()), request())
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
-    pace = Pace(renew_seconds=0.01, patience_seconds=1e6)
-    hold = Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, tmp_path / "archive")
+    hold = await held(queue, tmp_path / "archive", Pace(renew_seconds=0.01, patience_seconds=1e6))
     renew, num_lost = TrainingRegistry.renew, 3
 
     async def lose(self: TrainingRegistry, *given: Any, **more: Any) -> str | None:
@@ -158,9 +158,7 @@ async def test_a_cancelled_renewal_counts_its_seconds_once(
 ):
     """The registry stores it, though nobody waits for the answer."""
     sent = await queue.add(jsonl(praise()), request())
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
-    hold = Hold(Place(queue.registry, queue.blobs, "w1"), claimed, tmp_path / "archive")
+    hold = await held(queue, tmp_path / "archive", Pace())
     begun, may_end, renew = threading.Event(), threading.Event(), training_holder.renew
 
     def slowly(*given: Any) -> str | None:
@@ -197,10 +195,9 @@ async def renewed(queue: Queue, training: StoredTraining) -> None:
 
 async def minutes_used_up(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
     """The hold of a training whose tenant has no minutes left since it was claimed."""
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
+    hold = await held(queue, archive, pace)
     await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
-    return Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, archive)
+    return hold
 
 
 async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):
@@ -208,10 +205,7 @@ async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_pat
     sent = await queue.add(jsonl(praise()), request())
     stored = (await queue.registry.usage(TENANT)).stored_bytes
     await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=stored + 9), actor="a")
-    claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
-    pace = Pace(renew_seconds=0.01, checkpoint_seconds=0.0)
-    hold = Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, tmp_path / "archive")
+    hold = await held(queue, tmp_path / "archive", Pace(renew_seconds=0.01, checkpoint_seconds=0.0))
     for step, size in ((1, 9), (2, 10)):
         (tmp_path / "archive").write_bytes(b"c" * size)
         hold.tell(Saved(step))
