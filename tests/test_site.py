@@ -10,18 +10,16 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
+from docs.pictures.chromium import chromium
 from docs.site.__main__ import build_all, build_pages
 from docs.site.formula import as_mathml
 from docs.site.sources import SETTINGS, BrokenLink, copy_sources, navigation
 from docs.site.versions import NEXT, released, working_version, write_index
+from tests.support.chromium import needs_chromium
 
 ROOT = Path(__file__).parent.parent
-CHROMIUM = shutil.which("chromium")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
 
 
 def test_every_page_has_its_place():
@@ -137,8 +135,8 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as started:
+        yield started
 
 
 class Visitor:

@@ -8,8 +8,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.common.chromium import chromium
 from docs.pictures.camera import Camera
+from docs.pictures.chromium import chromium
 from docs.pictures.content import site
 from docs.pictures.scenes import SCENES
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser
 
-from benchmarks.common.chromium import CHROMIUM, chromium
+from docs.pictures.chromium import CHROMIUM, chromium
 from tests.console.many_adapters import fill
 from tests.console.site import ADMIN, MANY, Site
 from tests.console.visitor import BUILD, Open, Visitor

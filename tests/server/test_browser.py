@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from benchmarks.common.chromium import chromium
+from docs.pictures.chromium import chromium
 from tests.server.conftest import Listen, Listening
 from tests.support.chromium import needs_chromium
 

@@ -2,6 +2,6 @@
 
 import pytest
 
-from benchmarks.common.chromium import CHROMIUM
+from docs.pictures.chromium import CHROMIUM
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed")

@@ -9,7 +9,7 @@ from peltier_training.report.page import render
 from peltier_training.report.report import GateMap
 from playwright.sync_api import Page
 
-from benchmarks.common.chromium import chromium
+from docs.pictures.chromium import chromium
 from tests.support.chromium import needs_chromium
 from tests.training.report.test_page import HOSTILE, create_merging, create_report
 
