@@ -241,7 +241,7 @@ class BackupReader:
         if summary.schema_revision != schema_revision():
             raise BackupError(
                 f"the backup {self._name!r} has schema {summary.schema_revision!r}, but this Peltier has "
-                f"{schema_revision()!r}: import it with the version that wrote it, then upgrade that registry"
+                f"{schema_revision()!r}: import it with the version that wrote it"
             )
         return summary
 

@@ -1,1 +1,5 @@
-"""What the server can leave out. Only `app.py` and `cli.py` import extensions, and none imports another."""
+"""What the server can leave out, and Ray, which starts whole servers.
+
+Beside `app.py`, only `cli.py` and `doctor/` import extensions. None imports another, except that trainings and batches
+keep files.
+"""

@@ -189,7 +189,7 @@ class Metrics:
             _SECONDS,
             "from",
         )
-        self.pinned_adapters = self.gauge("peltier_pinned_adapters", "Adapters pinned to a cache tier", "tier")
+        self.pinned_adapters = self.gauge("peltier_pinned_adapters", "Adapters pinned to the device", "tier")
         self.pin_failures = self.gauge(
             "peltier_pin_failures", "Pinned adapters that this replica could not load at its last attempt"
         )
