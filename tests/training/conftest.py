@@ -131,6 +131,16 @@ def logged(run: Run) -> list[dict[str, float]]:
     return TrainerState.load_from_json(str(newest)).log_history
 
 
+def keep_checkpoints(folder: Path) -> Callable[..., None]:
+    """A callback's `on_save` that copies each checkpoint to `folder`; a run removes all but the newest and the best."""
+
+    def on_save(_: object, args: Any, state: TrainerState, control: Any, **__: Any) -> None:
+        name = f"checkpoint-{state.global_step}"
+        shutil.copytree(Path(args.output_dir) / name, folder / name, dirs_exist_ok=True)
+
+    return on_save
+
+
 def scores(run: Run, name: str) -> list[float]:
     """A metric of each epoch."""
     return [entry[f"eval_{name}"] for entry in logged(run) if f"eval_{name}" in entry]

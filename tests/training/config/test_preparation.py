@@ -251,19 +251,23 @@ def test_without_experts_nothing_is_routed():
     assert routed_sides({"rank": 8}) == ()
 
 
-WRONG = {
-    "experts": ("500", "setting 'experts' is 500; it must be from 1 to 64"),
-    "consistency": ("nan", "setting 'consistency' is nan; it must be from 0 to 1000"),
-    "share": ("both", "setting 'share' is 'both'; it must be one of up, down, none"),
-    "routing": ("token", "setting 'routing' is 'token'; it must be one of batch, sample"),
-    "map": ("phm", "setting 'map' is 'phm'; merging experts needs 'dense'"),
-}
+WRONG = [
+    ("adamix", "experts", "0", "setting 'experts' is 0; it must be from 1 to 64"),
+    ("adamix", "experts", "500", "setting 'experts' is 500; it must be from 1 to 64"),
+    ("adamix", "consistency", "nan", "setting 'consistency' is nan; it must be from 0 to 1000"),
+    ("adamix", "consistency", "-1", "setting 'consistency' is -1.0; it must be from 0 to 1000"),
+    ("adamix", "share", "both", "setting 'share' is 'both'; it must be one of up, down, none"),
+    ("adamix", "routing", "token", "setting 'routing' is 'token'; it must be one of batch, sample"),
+    ("adamix", "map", "phm", "setting 'map' is 'phm'; merging experts needs 'dense'"),
+    ("prefix", "mlp", "-4", "setting 'mlp' is -4; it must be from 0 to "),
+    ("prompt-t", "start", "zeros", "setting 'start' is 'zeros'; it must be one of random, vocabulary"),
+    ("prompt-t", "length", "400", "setting 'length' is 400; the vocabulary to start from has .* entries"),
+]
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [(name, *case) for name, case in WRONG.items()], ids=WRONG)
-def test_a_wrong_setting_is_named(bert: Backbone, name: str, value: str, message: str):
+@pytest.mark.parametrize(("preset", "name", "value", "message"), WRONG)
+def test_a_wrong_setting_is_named(t5: Backbone, preset: str, name: str, value: str, message: str):
     """With its value and the rule; a single expert, which is no mixture, is right."""
-    mixture = PRESETS["adamix"]
-    check_settings(mixture.settings({"experts": "1"}, bert.config), bert.config)
+    check_settings(PRESETS["adamix"].settings({"experts": "1"}, t5.config), t5.config)
     with pytest.raises(TrainingError, match=message):
-        check_settings(mixture.settings({name: value}, bert.config), bert.config)
+        check_settings(PRESETS[preset].settings({name: value}, t5.config), t5.config)

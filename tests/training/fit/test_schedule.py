@@ -2,10 +2,9 @@
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,9 +14,8 @@ from peltier_training.fit import schedule
 from peltier_training.fit.callbacks import Ending
 from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_best, is_over, rate_factor, why_ended
 from peltier_training.train import learn
-from transformers import TrainerState
 
-from tests.training.conftest import MakeRun, logged
+from tests.training.conftest import MakeRun, keep_checkpoints, logged
 
 
 @pytest.fixture
@@ -201,7 +199,7 @@ def test_an_ended_run_has_a_reason(
 @pytest.mark.usefixtures("impatient")
 def test_a_run_with_an_open_end_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Resumed before or in its decay, it has the same rates, validations and adapter as without the break."""
-    monkeypatch.setattr(Ending, "on_save", _keep(kept := tmp_path / "kept"), raising=False)
+    monkeypatch.setattr(Ending, "on_save", keep_checkpoints(kept := tmp_path / "kept"), raising=False)
     run = make_run(epochs=30, patience=2, open_end=True, learning_rate=2e-2, backbone_dropout=0.1)
     whole, log = learn(prepare(run)).learner.candidate().tensors, logged(run)
     decay = find_decay(run, log)
@@ -214,13 +212,3 @@ def test_a_run_with_an_open_end_resumes_exactly(make_run: MakeRun, monkeypatch: 
         again = learn(prepare(replace(run, resume=True))).learner.candidate().tensors
         assert [entry for entry in logged(run) if "loss" in entry] == [entry for entry in log if "loss" in entry]
         assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
-
-
-def _keep(folder: Path) -> Callable[..., None]:
-    """A callback's method that copies each checkpoint to `folder`; a run removes all but the newest and the best."""
-
-    def on_save(_: Ending, args: Any, state: TrainerState, control: Any, **__: Any) -> None:
-        name = f"checkpoint-{state.global_step}"
-        shutil.copytree(Path(args.output_dir) / name, folder / name, dirs_exist_ok=True)
-
-    return on_save

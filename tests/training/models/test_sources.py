@@ -164,33 +164,10 @@ def test_lora_experts_begin_as_one(backbone: Backbone):
     assert down.std() > 0
 
 
-@pytest.mark.parametrize(
-    ("preset", "name", "value"),
-    [
-        ("adamix", "experts", "0"),
-        ("adamix", "consistency", "-1"),
-        ("adamix", "consistency", "nan"),
-        ("prefix", "mlp", "-4"),
-    ],
-)
-def test_training_settings_are_bounded(backbone: Backbone, preset: str, name: str, value: str):
-    """What shapes only the training is checked too."""
-    with pytest.raises(TrainingError, match=f"setting '{name}' is .*; it must be from"):
-        create(backbone, preset, **{name: value})
-
-
-def test_routes_are_drawn_for_batches_or_samples(backbone: Backbone):
-    """Nothing between."""
-    with pytest.raises(TrainingError, match="setting 'routing' is 'token'; it must be one of batch, sample"):
-        create(backbone, "adamix", routing="token")
-
-
-def test_a_prompt_needs_a_start(t5: Backbone):
-    """One of two, and no longer than the vocabulary that it is copied from."""
-    with pytest.raises(TrainingError, match="setting 'start' is 'zeros'; it must be one of random, vocabulary"):
-        create(t5, "prompt-t", start="zeros")
-    with pytest.raises(TrainingError, match=f"the vocabulary to start from has {t5.config.vocab_size} entries"):
-        create(t5, "prompt-t", length="400")
+def test_settings_are_checked_here_too(backbone: Backbone):
+    """By the rules of `test_preparation.py`."""
+    with pytest.raises(TrainingError, match="setting 'experts' is 0; it must be from 1 to 64"):
+        create(backbone, "adamix", experts="0")
 
 
 M, SITES, LAYERS = 4, 2, 3

@@ -1,7 +1,6 @@
 """Budgets in minutes, on a clock that counts steps."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from peltier_training.train import finish, learn
 from safetensors.numpy import load_file
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-MakeRun = Callable[..., Run]
+from tests.training.conftest import MakeRun, keep_checkpoints
 
 
 class StepClock(TrainerCallback):
@@ -73,7 +72,7 @@ def test_a_schedule_that_ends_in_time_stays(make_run: MakeRun):
 def test_a_run_within_minutes_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """From a checkpoint in its decay: the log has its end, whatever the speed is then."""
     monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run
-    monkeypatch.setattr(StepClock, "on_save", _keep(kept := tmp_path / "kept"), raising=False)
+    monkeypatch.setattr(StepClock, "on_save", keep_checkpoints(kept := tmp_path / "kept"), raising=False)
     run, minutes = make_run(epochs=12), 26 / 60
     whole, ending = _train(run, minutes, StepClock(1), 0.0)
     assert ending == "the budget of 0.433333 minutes is used up"
@@ -95,13 +94,3 @@ def _train(run: Run, minutes: float, clock: StepClock, spent: float) -> tuple[di
     assert (decay.start, decay.end, learned.history.log[-1]["step"]) == (20, 26, 26)
     finish(learned)
     return load_file(run.output), deadline.explain(learned.history).ending
-
-
-def _keep(folder: Path) -> Callable[..., None]:
-    """A callback's method that copies each checkpoint to `folder`."""
-
-    def on_save(_: StepClock, args: Any, state: TrainerState, control: Any, **__: Any) -> None:
-        name = f"checkpoint-{state.global_step}"
-        shutil.copytree(Path(args.output_dir) / name, folder / name, dirs_exist_ok=True)
-
-    return on_save
