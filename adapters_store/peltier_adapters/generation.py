@@ -14,25 +14,12 @@ from torch import Tensor
 from peltier_adapters.batch import choice
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.runner import Runner, Steps
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 
 DraftFinish = Literal["stop", "length"]
 # transformers adds this number to a score that must never win. The same number makes ties break in the same way.
 _NEVER = -1.0e9
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How a text is decoded. Temperature 0 is greedy. Beam search does not sample.
-
-    Sampling keeps the likeliest tokens that together have probability `top_p`. `seed` makes it repeatable.
-    """
-
-    max_new_tokens: int
-    num_beams: int = 1
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
 
 
 @dataclass

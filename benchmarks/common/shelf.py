@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from common.serving import variant, write_blob
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.leases import AdapterKey, MemoryBudget
+from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from common.padding import pad
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from transformers import T5ForConditionalGeneration

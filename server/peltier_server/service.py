@@ -33,7 +33,8 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.leases import AdapterKey, MemoryBudget
+from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.pins import Pins, WarmList
 from peltier_server.residency.slots import Slots

@@ -14,11 +14,12 @@ from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.packed_batch import TorchBatch
 from peltier_adapters.batch.row import Row, RowOutput, plan_stages
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.generation import Decoding, Draft, create_draft, generate
+from peltier_adapters.generation import Draft, create_draft, generate
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.shape import TEXT_FAMILIES

@@ -15,8 +15,9 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.row import Row
 from peltier_adapters.batch.runner import Runner
-from peltier_adapters.generation import Beams, Decoding, Draft, Generator, SampledText, create_draft, generate
+from peltier_adapters.generation import Beams, Draft, Generator, SampledText, create_draft, generate
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.decoding.cache import Cache
 from torch import Tensor

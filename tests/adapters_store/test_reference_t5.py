@@ -16,11 +16,12 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec import parts as spec
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.maps import LphmMap
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded

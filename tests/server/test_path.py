@@ -16,8 +16,9 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, Draft, Generator, create_search
+from peltier_adapters.generation import Draft, Generator, create_search
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 

@@ -23,7 +23,8 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_backbone.backbone import Backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.leases import AdapterKey, MemoryBudget
+from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 from peltier_store.blobs.blobs import Blobs

@@ -10,13 +10,14 @@ from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.artifact.manifest import Golden, Manifest, TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
 from peltier_backbone.backbone import Backbone

@@ -17,11 +17,12 @@ from peltier_adapters.artifact.manifest import BackboneRef, Golden, Manifest, Ta
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.golden.golden import check_golden, distance
 from peltier_adapters.golden.identity import SubstituteProof
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.parts import HeadSpec, Parts
 from peltier_adapters.spec.tasks import TaskSpec
 

@@ -11,7 +11,7 @@ from peltier_client.protocol.names import TaskReference
 
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.context import RequestContext
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -28,7 +28,7 @@ from peltier_store.registry.records import AdapterRecord, AliasRecord, Pin, Vers
 from pydantic_core import to_json
 
 from peltier_server.context import VersionLabels
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 
 logger = logging.getLogger(__name__)
 

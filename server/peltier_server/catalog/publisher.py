@@ -29,7 +29,7 @@ from peltier_server.catalog.sync import RegistrySync
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from peltier_adapters.generation import Decoding
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.predict import Parameters, Precision

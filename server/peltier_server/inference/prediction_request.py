@@ -4,11 +4,10 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.errors import first_of
-from peltier_adapters.generation import Decoding
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
 from peltier_adapters.spec.visible import is_visible
 from peltier_client.errors import InvalidInput
@@ -20,6 +19,9 @@ from peltier_server.context import RequestContext
 from peltier_server.inference.answer_size import AnswerBudget
 from peltier_server.inference.text_stream import StreamedText
 from peltier_server.inference.tokenizing import InputReader
+
+if TYPE_CHECKING:
+    from peltier_adapters.artifact.artifact import Artifact
 
 _DEFAULTS = Parameters()
 _TOKENS: frozenset[TaskType] = frozenset({"token-classification"})
@@ -51,7 +53,7 @@ class ResolvedTask(NamedTuple):
     reference: TaskReference
     context: RequestContext
     entry: Entry
-    artifact: Artifact | None = None
+    artifact: "Artifact | None" = None
 
 
 @dataclass(eq=False, slots=True)

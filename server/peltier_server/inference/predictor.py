@@ -15,9 +15,9 @@ from peltier_adapters.answers import vectors
 from peltier_adapters.answers.entities import tag_row
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.generation import Decoding
 from peltier_adapters.inputs import TooManyWindows
 from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_client.protocol.predict import FinishReason, TextPrediction
 
 from peltier_server.inference.prediction import Prediction, StreamStart
-from peltier_server.queue.ticket import NewTokens
+
+if TYPE_CHECKING:
+    from peltier_server.queue.ticket import NewTokens
 
 # `decode` writes this character for bytes that are not, or not yet, a valid character.
 _NOT_YET = "\N{REPLACEMENT CHARACTER}"
@@ -85,7 +87,7 @@ class StreamedText:
         """`work` calls it when the adapter is loaded."""
         self.opening = opening
 
-    def on_progress(self, progress: NewTokens) -> None:
+    def on_progress(self, progress: "NewTokens") -> None:
         """`work` calls it for new tokens."""
         self.first = self.first or progress
         self._news.put_nowait(progress)

@@ -4,7 +4,7 @@ tenants' work."""
 import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from peltier_adapters.errors import InputError, first_of
 from peltier_adapters.inputs import (
@@ -16,7 +16,6 @@ from peltier_adapters.inputs import (
     encode_windows,
 )
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import words_at_spaces
 from peltier_client.errors import InvalidInput
@@ -24,6 +23,9 @@ from peltier_client.protocol.predict import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_size import count_windows
+
+if TYPE_CHECKING:
+    from peltier_backbone.backbone import Backbone
 
 # Below these limits, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 1024
@@ -40,7 +42,7 @@ class Reading(NamedTuple):
     """The backbone and the task that inputs are tokenised for, the parameters that say how, and how many windows the
     inputs may have."""
 
-    backbone: Backbone
+    backbone: "Backbone"
     task: TaskSpec
     parameters: Parameters
     max_windows: int

@@ -4,7 +4,7 @@ from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,8 +29,10 @@ from peltier_server.metrics.series import (
     TenantLabels,
     VersionMetrics,
 )
-from peltier_server.queue.batch import TicketBatch
-from peltier_server.queue.ticket import Ticket
+
+if TYPE_CHECKING:
+    from peltier_server.queue.batch import TicketBatch
+    from peltier_server.queue.ticket import Ticket
 
 _OPENMETRICS = "application/openmetrics-text"
 # Escapes underscores, so it changes every name. The library writes such a page.
@@ -277,7 +279,7 @@ class Metrics:
         """A request to this route has been answered."""
         self._route_seconds.labels(*route).observe(seconds)
 
-    def observe_batch(self, batch: TicketBatch, seconds: float) -> None:
+    def observe_batch(self, batch: "TicketBatch", seconds: float) -> None:
         """A batch has been computed."""
         self.compute_seconds.observe(seconds)
         self.batch_rows.observe(batch.num_rows)
@@ -285,9 +287,9 @@ class Metrics:
         self.batch_adapters.observe(batch.num_adapters)
         self.observe_start(batch.tickets, batch.started_at)
 
-    def observe_start(self, tickets: Sequence[Ticket], started_at: float) -> None:
+    def observe_start(self, tickets: "Sequence[Ticket]", started_at: float) -> None:
         """Rows are computed or texts begun: counts their waiting times and the tokens of their first pass."""
-        by_tenant = defaultdict[str, list[Ticket]](list)
+        by_tenant: dict[str, list[Ticket]] = defaultdict(list)
         for ticket in tickets:
             self.queue_seconds.observe(started_at - ticket.queued_at, len(ticket.rows))
             by_tenant[self._tenants.of(ticket.tenant)].append(ticket)

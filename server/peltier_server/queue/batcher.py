@@ -11,7 +11,8 @@ from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, Draft
+from peltier_adapters.generation import Draft
+from peltier_adapters.spec.decoding import Decoding
 from peltier_client.errors import DeadlinePassed, Draining
 
 from peltier_server import retry_hints

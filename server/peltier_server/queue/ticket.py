@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from opentelemetry.trace import SpanContext
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation import Decoding
+from peltier_adapters.spec.decoding import Decoding
 from peltier_client.errors import PeltierError
 
 from peltier_server.auth.keyring import TENANT

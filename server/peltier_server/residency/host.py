@@ -5,7 +5,7 @@ from collections import OrderedDict
 from peltier_adapters.artifact.artifact import Artifact
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 
 
 class HostCache:

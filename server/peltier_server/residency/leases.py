@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
@@ -16,18 +16,11 @@ from peltier_client.protocol.predict import Tier
 from peltier_server import retry_hints
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.turns import Verdict
 
 # Pins leave half of the device to other adapters.
 _PINNED_PARTS = 2
-
-
-class AdapterKey(NamedTuple):
-    """A tenant and the digest of an artifact. Two tenants with the same artifact have two copies in memory, so that
-    neither can learn from a tier or a load time that the other has it."""
-
-    tenant: str
-    digest: str
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from peltier_store.blobs.blobs import Blobs
 from peltier_server import retry_hints
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 
 # Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024

@@ -10,9 +10,10 @@ from peltier_client.errors import TooLarge
 from peltier_client.protocol.predict import Tier
 
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.fetches import Fetches, succeeded
 from peltier_server.residency.host import HostCache
-from peltier_server.residency.leases import AdapterKey, DeviceTier, Lease, MemoryBudget, SlotClaim, SlotEntry
+from peltier_server.residency.leases import DeviceTier, Lease, MemoryBudget, SlotClaim, SlotEntry
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.turns import BoundedWait, Turns, Verdict
 

@@ -19,7 +19,7 @@ import triton
 from peltier_adapters.artifact.label_tree import create_tree
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding, Generator, create_draft
+from peltier_adapters.generation import Generator, create_draft
 from peltier_adapters.gpu import self_check
 from peltier_adapters.gpu.backend import TritonBackend
 from peltier_adapters.gpu.frame import Frame, Shape
@@ -28,6 +28,7 @@ from peltier_adapters.ops import choice
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 from peltier_adapters.residency.served import device_bytes
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.parts import served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 

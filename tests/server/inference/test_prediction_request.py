@@ -1,7 +1,7 @@
 """The meaning of parameters for a task, and the refusal of parameters that do not apply."""
 
 import pytest
-from peltier_adapters.generation import Decoding
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import MAX_BEAMS as MAX_BEAMS_OF_TASKS
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_client.errors import InvalidInput

@@ -9,7 +9,7 @@ import pytest
 from httpx2 import Response
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 
 from tests.adapters_store.store.test_commands import make_older
 from tests.server.conftest import Running, Serve

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import BatchBounds, TicketBatch

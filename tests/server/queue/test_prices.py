@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
-from peltier_adapters.generation import Decoding
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_server.queue.batch import BatchBounds

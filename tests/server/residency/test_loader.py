@@ -24,7 +24,7 @@ from peltier_client.errors import Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.residency.leases import AdapterKey
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import isolation
 from peltier_server.runner.supervisor import WorkerSupervisor

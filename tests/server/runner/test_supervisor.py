@@ -18,9 +18,9 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.choice import choose_runner
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation import Decoding
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics.metrics import Metrics

@@ -12,11 +12,12 @@ from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.row import Row, RowOutput, group_rows, repeat_rows
 from peltier_adapters.batch.scoring import pack_targets
-from peltier_adapters.generation import Decoding, TextAnswer, create_draft, generate, text_answer
+from peltier_adapters.generation import TextAnswer, create_draft, generate, text_answer
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.checkpoint.config import T5Config

@@ -7,13 +7,14 @@ import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
-from peltier_adapters.generation import Decoding, create_draft, generate
+from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.gpu.backend import TritonBackend
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.ops import choice
 from peltier_adapters.ops.backend import Backend
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 
 MakeArtifact = Callable[..., bytes]
