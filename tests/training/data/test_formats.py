@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_adapters.spec.tasks import TaskType
 from peltier_client.bulk.data_file import DataRow
 from peltier_training.data.data import Data, read_labelled
 from peltier_training.data.formats import read_squad_json
@@ -57,30 +58,24 @@ def test_a_hash_may_be_a_word(tmp_path: Path):
     assert (found.input, found.label.entities) == ("# Ada #", (GoldEntity(2, 7, "person"),))
 
 
-def test_a_line_without_a_tag_is_refused(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("content", "kind", "reason"),
+    [
+        (
+            "Ada B-person\n\nmet O\nBabbage\n", "token-classification",
+            r"a\.conll:3 has no tag for 'Babbage' in line 4; a line has a word and its",
+        ),
+        ("Ada\tB-person\n\tO\n", "token-classification", r"a\.conll:1: word 1 of column 'tokens' is ''"),
+        (CONLL, "classification", r"a\.conll is not a data file; its name must end in \.jsonl"),
+    ],
+    ids=["no tag", "no word", "another task"],
+)  # fmt: skip
+def test_a_conll_file_that_cannot_be_read_is_refused(content: str, kind: TaskType, reason: str, tmp_path: Path):
     """The sentence names the text's first line and its own."""
     path = tmp_path / "a.conll"
-    path.write_text("Ada B-person\n\nmet O\nBabbage\n")
-    with pytest.raises(
-        TrainingError, match=r"a\.conll:3 has no tag for 'Babbage' in line 4; a line has a word and its"
-    ):
-        read_labelled(_data(path), "token-classification")
-
-
-def test_an_empty_word_is_refused(tmp_path: Path):
-    """A tab without a word before it."""
-    path = tmp_path / "a.conll"
-    path.write_text("Ada\tB-person\n\tO\n")
-    with pytest.raises(TrainingError, match=r"a\.conll:1: word 1 of column 'tokens' is ''"):
-        read_labelled(_data(path), "token-classification")
-
-
-def test_conll_is_for_token_classification(tmp_path: Path):
-    """Other tasks have one label a row."""
-    path = tmp_path / "a.conll"
-    path.write_text(CONLL)
-    with pytest.raises(TrainingError, match=r"a\.conll is not a data file; its name must end in \.jsonl"):
-        read_labelled(_data(path), "classification")
+    path.write_text(content)
+    with pytest.raises(TrainingError, match=reason):
+        read_labelled(_data(path), kind)
 
 
 COLUMNS = ["question", "context", "answers"]

@@ -374,33 +374,32 @@ def test_gradients_of_samples_reach_their_copies(bert: Backbone):
     assert 1 < float(touched.sum(0).float().mean()) <= len(TEXTS)
 
 
-def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
+# How far outputs may be from the backbone's: of a T5 as a share of its largest one.
+STARTS = [
+    *(("bert", preset, allowed) for preset, allowed in (("lora", 0.0), ("bitfit", 1e-6), ("compacter", 1e-5))),
+    *(("t5", preset, allowed) for preset, allowed in (("lora", 0.0), ("bitfit", 5e-6), ("compacter", 1e-5))),
+]
+
+
+@pytest.mark.parametrize(("family", "preset", "allowed"), STARTS)
+def test_a_fresh_adapter_starts_at_the_backbone(backbone: Backbone, family: str, preset: str, allowed: float):
     """LoRA begins exactly at the backbone, BitFit but for the rounding of its norms, Compacter within 1e-5
     (docs/methods.md#initialisation)."""
-    packed = bert.pack(encode(bert))
+    form = form_of(family)
+    own = {} if form is TARGETS else {"pooling": "first", "head_hidden": "false"}
+    settings = find_preset(preset).settings({**form.small.get(preset, {}), **own}, backbone.config)
+    parts = find_preset(preset).compose(settings, backbone.config, outputs=form.num_outputs)
+    model: Any = form.kind(backbone, parts, settings, seed=0).eval()
     with torch.inference_mode():
-        bare = bert.bert(packed)[packed.first_tokens]
-    for preset, allowed in (("lora", 0.0), ("bitfit", 1e-6), ("compacter", 1e-5)):
-        settings = find_preset(preset).settings({"pooling": "first", "head_hidden": "false"}, bert.config)
-        parts = find_preset(preset).compose(settings, bert.config, outputs=2)
-        model = HeadedAdapter(bert, parts, settings, seed=0).eval()
-        weight, bias = (model.merged()[f"head.{name}"] for name in ("weight", "bias"))
-        with torch.inference_mode():
-            assert (model(packed) - torch.addmm(bias, bare, weight)).abs().max() <= allowed
-
-
-def test_a_fresh_adapter_of_t5_starts_at_the_backbone(t5: Backbone):
-    """LoRA begins exactly at the backbone, BitFit but for the rounding of its norms, Compacter within 1e-5 of its
-    largest logit (vector 8)."""
-    for preset, allowed in (("lora", 0.0), ("bitfit", 5e-6), ("compacter", 1e-5)):
-        settings = find_preset(preset).settings(TARGETS.small.get(preset, {}), t5.config)
-        parts = find_preset(preset).compose(settings, t5.config, outputs=0)
-        model = TextAdapter(t5, parts, settings, seed=0).eval()
-        with torch.inference_mode():
-            logits = TARGETS.outputs(model)
-            model.parts, model.served = (), lambda stream: {}  # type: ignore[method-assign]
-            bare = TARGETS.outputs(model)
-        assert (logits - bare).abs().max() <= allowed * bare.abs().max(), preset
+        outputs = form.outputs(model)
+        if form is TARGETS:
+            model.parts, model.served = (), lambda stream: {}
+            bare = form.outputs(model)
+            allowed *= float(bare.abs().max())
+        else:
+            packed, head = backbone.pack(encode(backbone)), model.merged()
+            bare = torch.addmm(head["head.bias"], backbone.bert(packed)[packed.first_tokens], head["head.weight"])
+        assert (outputs - bare).abs().max() <= allowed
 
 
 def test_a_regression_starts_at_the_mean(bert: Backbone):
