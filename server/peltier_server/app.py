@@ -174,7 +174,7 @@ async def _run(
     opened.callback(state.preparation.close)
     loading = asyncio.create_task(_load(app, settings, extensions, loaded))
     opened.push_async_callback(loaded.aclose)
-    opened.push_async_callback(asyncio.gather, loading, return_exceptions=True)
+    opened.push_async_callback(_close, lambda: asyncio.wait([loading]))
     try:
         for extension in extensions:
             if (part := await extension.open(app, settings)) is not None:

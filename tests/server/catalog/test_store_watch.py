@@ -171,6 +171,7 @@ async def test_an_older_copy_of_the_registry_is_read_again(
         for path in (tmp_path / "older").glob("registry.db*"):
             shutil.copy(path, store)
         await until(lambda: running.service.catalog.find("default", "lost") is None)
+        await until(lambda: running.service.store.sync.position is not None)  # once extensions have read theirs
         assert (await running.client.get("/ready")).status_code == 200
         assert (await running.predict("lost", TEXT)).status_code == 404
         assert (await running.predict("kept", TEXT)).status_code == 200

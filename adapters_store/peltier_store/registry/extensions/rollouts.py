@@ -225,7 +225,7 @@ def _settle(
     writing: WriteTransaction, rollout: StoredRollout, state: str, reason: str, numbers: Mapping[str, Any]
 ) -> GuardedAlias:
     connection = writing.connection
-    values = {"state": state, "reason": reason, "numbers": dict(numbers), "ended_at": writing.at}
+    values: dict[str, Any] = {"state": state, "reason": reason, "numbers": dict(numbers), "ended_at": writing.at}
     connection.execute(update(RolloutRow).where(RolloutRow.id == rollout.id).values(**values))
     adapter_id = require_adapter(connection, rollout.tenant, rollout.name)
     current = aliases.require_current(connection, adapter_id, rollout.name, rollout.alias)
