@@ -14,6 +14,7 @@ from peltier_store.registry.records import RegistrySnapshot
 from tests.server.conftest import Serve, make_client
 
 
+@pytest.mark.extension
 async def test_the_console_is_left_out(serve: Serve) -> None:
     """Its addresses are unknown ones, and the front page does not lead there. Its neighbours answer."""
     async with serve(without="console") as running:
@@ -25,6 +26,7 @@ async def test_the_console_is_left_out(serve: Serve) -> None:
         assert (await running.client.get(page.json()["adapters"])).is_success
 
 
+@pytest.mark.extension
 async def test_pages_that_are_left_out_are_not_open(settings_of: Callable[..., Settings]) -> None:
     """To a caller without a key they are unknown as any other address."""
     app = create_app(settings_of(without="console", admin_key="plt_of_the_operator"))
@@ -32,6 +34,7 @@ async def test_pages_that_are_left_out_are_not_open(settings_of: Callable[..., S
         assert (await client.get("/console/")).status_code == 401
 
 
+@pytest.mark.extension
 def test_an_unknown_extension_cannot_be_left_out(settings_of: Callable[..., Settings]) -> None:
     """The error lists the names."""
     names = ", ".join(one.name for one in EXTENSIONS)
@@ -40,6 +43,7 @@ def test_an_unknown_extension_cannot_be_left_out(settings_of: Callable[..., Sett
     assert str(failure.value) == f"without names 'consul', which is no extension; there are {names}"
 
 
+@pytest.mark.extension
 @pytest.mark.parametrize(
     ("extension", "asked"),
     [
