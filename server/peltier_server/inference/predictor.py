@@ -123,11 +123,15 @@ class Predictor:
         self._batcher = batcher
         self._limits = limits
         self._reader = AnswerReader(backbone, limits.preparation)
-        self._observers: tuple[OnAnswer, ...] = ()
+        self._observers: frozenset[OnAnswer] = frozenset()
 
     def observe(self, on_answer: OnAnswer) -> None:
         """Calls `on_answer` for each answered request before its caller gets the answer. It must not raise."""
-        self._observers += (on_answer,)
+        self._observers |= {on_answer}
+
+    def stop_observing(self, on_answer: OnAnswer) -> None:
+        """Calls it no more."""
+        self._observers -= {on_answer}
 
     def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
         """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if

@@ -60,13 +60,13 @@ class Recorder:
         # The shadows in progress, with the tenant and the id of the request.
         self.computing: dict[asyncio.Task[None], tuple[str, str]] = {}
 
-    def begin(self) -> None:
-        """Begins to observe every answer of the server."""
-        self._predictor.observe(self.observe)
-
     def follow(self, running: Iterable[StoredRollout]) -> None:
-        """From now on these rollouts are in progress."""
+        """From now on these rollouts are in progress. Without one, and without a rate, answers are not observed."""
         self.running, self.is_ready = {(one.tenant, one.name, one.alias): one for one in running}, True
+        if self.running or self._recorded_rate:
+            self._predictor.observe(self.observe)
+        else:
+            self._predictor.stop_observing(self.observe)
 
     def may_count(self, tenant: str) -> bool:
         """Whether a rollout of the tenant is in progress, as far as is known."""
@@ -75,8 +75,6 @@ class Recorder:
     def observe(self, request: PredictionRequest, outcome: Prediction | Exception) -> None:
         """Counts an answered or failed request, if its alias has a guarded change in progress; else keeps the
         answer."""
-        if not (self.running or self._recorded_rate):
-            return
         try:
             if (found := self._find(request)) is not None:
                 self._observe(*found, request, outcome)

@@ -64,7 +64,6 @@ class Rollouts:
     def begin(self) -> None:
         """Begins to follow the registry and the answers, to report and to decide."""
         self._sync.read_also(self._read)
-        self.recorder.begin()
         self._task.start(self._run())
 
     async def close(self) -> None:
