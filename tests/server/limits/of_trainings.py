@@ -59,7 +59,7 @@ def _(servers: Servers) -> Met:
     return _send(servers.bert, b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)))
 
 
-@probe("characters of a file's name", "peltier_server.extensions.trainings.intake.MAX_FILE_NAME_CHARS")
+@probe("characters of a file's name", "peltier_server.extensions.files.intake.MAX_FILE_NAME_CHARS")
 def _(servers: Servers) -> Met:
     return _send(servers.bert, b'{"a": 1}', "a" * 250 + ".jsonl")
 
