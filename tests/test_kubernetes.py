@@ -44,7 +44,6 @@ OWN = {
     # A worker would take the cores of its server, and the chart replaces Ray Serve.
     *(
         "worker",
-        "trainings",
         "ray",
         "min_replicas",
         "max_replicas",
