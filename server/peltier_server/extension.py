@@ -93,5 +93,5 @@ def _refuse_requests_for(left_out: Extension, settings: CoreSettings) -> None:
         for name, field in left_out.settings.model_fields.items():
             if not field.default and getattr(group, name) != field.default:
                 raise SettingsError(
-                    f"{name} asks for the extension {left_out.name!r}, which is left out: unset it, or serve with that"
+                    f"{name} asks for the extension {left_out.name!r}, which is left out: unset it, or keep that"
                 )

@@ -60,9 +60,7 @@ def test_a_setting_that_asks_for_what_is_left_out_is_refused(
     """Whoever leaves it out: without its identity provider a server would be open. Bounds alone ask for nothing."""
     settings = settings_of(**asked)
     reduced = tuple(one for one in EXTENSIONS if one.name != extension)
-    expected = (
-        f"{next(iter(asked))} asks for the extension '{extension}', which is left out: unset it, or serve with that"
-    )
+    expected = f"{next(iter(asked))} asks for the extension '{extension}', which is left out: unset it, or keep that"
     for one, extensions in ((settings_of(**asked, without=extension), EXTENSIONS), (settings, reduced), (settings, ())):
         with pytest.raises(SettingsError) as failure:
             create_app(one, extensions=extensions)

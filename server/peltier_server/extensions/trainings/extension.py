@@ -6,8 +6,8 @@ from peltier_server.extension import Extension
 from peltier_server.extensions.files.intake import FileIntake
 from peltier_server.extensions.files.settings import FileSettings
 from peltier_server.extensions.trainings import fine_tuning, routes
-from peltier_server.extensions.trainings.errors import FINE_TUNING_ERRORS
 from peltier_server.extensions.trainings.event_feed import EventFeed
+from peltier_server.extensions.trainings.fine_tuning_messages import FINE_TUNING_ERRORS
 from peltier_server.extensions.trainings.intake import TrainingIntake
 from peltier_server.extensions.trainings.publication import TrainingMetrics, TrainingPublisher
 from peltier_server.extensions.trainings.settings import TrainingSettings

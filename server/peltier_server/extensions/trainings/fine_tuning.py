@@ -17,8 +17,8 @@ from peltier_store.registry.extensions.queue_records import StoredEvent, StoredT
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.files.intake import FINE_TUNE
-from peltier_server.extensions.trainings.errors import FINE_TUNING_ERRORS
 from peltier_server.extensions.trainings.fine_tuning_messages import (
+    FINE_TUNING_ERRORS,
     FineTuningCheckpoints,
     FineTuningEvents,
     FineTuningJob,

@@ -14,6 +14,8 @@ from peltier_client.protocol.trainings import (
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictInt
 
+from peltier_server.protocols.openai.errors import OpenAIErrors
+
 Auto = Literal["auto"]
 Count = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
 Multiplier = Annotated[float, Field(gt=0, le=MAX_MULTIPLIER, allow_inf_nan=False)]
@@ -140,3 +142,6 @@ class FineTuningCheckpoints(ResponseModel):
     has_more: bool = False
     first_id: str | None = None
     last_id: str | None = None
+
+
+FINE_TUNING_ERRORS = OpenAIErrors(folders=("/v1/fine_tuning/",), bodies=(FineTuningRequest,))
