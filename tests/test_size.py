@@ -49,7 +49,7 @@ _OF_THE_CLIENT = (
 
 PARTS = {
     "server": Part("server/peltier_server", 16_500, 121, _OF_THE_SERVER),
-    "server, extensions": Part("server/peltier_server", 5_500, 69, _OF_THE_SERVER, is_core=False),
+    "server, extensions": Part("server/peltier_server", 5_500, 68, _OF_THE_SERVER, is_core=False),
     "client": Part("client/peltier_client", 7_100, 61, _OF_THE_CLIENT),
     "client, extensions": Part("client/peltier_client", 3_400, 27, _OF_THE_CLIENT, is_core=False),
     "store": Part("adapters_store/peltier_store", 5_000, 40, _OF_THE_STORE),
