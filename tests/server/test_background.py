@@ -65,9 +65,7 @@ async def test_a_change_during_the_pause_is_not_lost(monkeypatch: pytest.MonkeyP
     await task.close()
 
 
-async def test_a_failed_turn_is_logged_and_the_next_change_brings_another(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_turn_is_logged_and_the_next_change_brings_another(monkeypatch, caplog):
     monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.0)
     queue = Queue()
 

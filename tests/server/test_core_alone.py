@@ -7,7 +7,6 @@ from pathlib import Path
 
 import peltier_server
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import Settings
 
@@ -26,9 +25,7 @@ async def core(settings_of: Callable[..., Settings]) -> AsyncIterator[Running]:
         yield Running(app, client, app.state.lifecycle.service())
 
 
-async def test_adapters_are_published_and_answer(
-    core: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_adapters_are_published_and_answer(core, bert, make_artifact):
     """By version and alias, alone and mixed, in the native form and in those of other protocols."""
     for seed in (1, 2):
         assert (await core.upload(make_artifact(bert, "compacter", seed=seed), "mood")).status_code == 201

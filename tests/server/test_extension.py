@@ -54,9 +54,7 @@ def test_an_unknown_extension_cannot_be_left_out(settings_of: Callable[..., Sett
         ("rollouts", {"recorded_answers_per_second": 3}),
     ],
 )
-def test_a_setting_that_asks_for_what_is_left_out_is_refused(
-    settings_of: Callable[..., Settings], extension: str, asked: dict[str, object]
-) -> None:
+def test_a_setting_that_asks_for_what_is_left_out_is_refused(settings_of, extension, asked):
     """Whoever leaves it out: without its identity provider a server would be open. Bounds alone ask for nothing."""
     settings = settings_of(**asked)
     reduced = tuple(one for one in EXTENSIONS if one.name != extension)
@@ -81,9 +79,7 @@ class Part:
         raise RuntimeError(f"{self._name} cannot be closed")
 
 
-async def test_a_part_that_cannot_be_closed_hinders_no_other(
-    settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_part_that_cannot_be_closed_hinders_no_other(settings_of, monkeypatch, caplog):
     """Every close runs, in reverse order, and that of the service; the log has each failure."""
     closed = list[str]()
     _record_end_of_service(closed, monkeypatch)
@@ -102,9 +98,7 @@ async def test_a_part_that_cannot_be_closed_hinders_no_other(
     assert all(f"{name} cannot be closed" in caplog.text for name in ("port", "second", "first"))
 
 
-async def test_a_start_that_fails_leaves_nothing_open(
-    settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_that_fails_leaves_nothing_open(settings_of, monkeypatch):
     """The server never becomes ready, and what has started before ends."""
     closed = list[str]()
     _record_end_of_service(closed, monkeypatch)

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -156,9 +155,7 @@ async def test_priority_is_a_parameter(shared: Shared) -> None:
     assert (await shared.predict("a", priority=11)).status_code == 422
 
 
-async def test_an_adapter_that_is_loading_holds_nobody_up(
-    serve: Serve, make_data: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_adapter_that_is_loading_holds_nobody_up(serve, make_data, monkeypatch):
     """Its rows stand in the queue only once it is on the device; meanwhile others are served."""
     async with serve(admin_key=OPERATOR) as running:
         keys = (await settle_in(running, make_data)).keys
@@ -182,13 +179,7 @@ async def test_an_adapter_that_is_loading_holds_nobody_up(
         assert (await cold).status_code == 200
 
 
-async def test_texts_are_shared_like_rows(
-    serve: Serve,
-    t5: Backbone,
-    t5_directory: Path,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_texts_are_shared_like_rows(serve, t5, t5_directory, make_artifact, monkeypatch):
     """A few texts do not wait for a flood of them, and what is written is counted for its tenant."""
     async with serve(admin_key=OPERATOR, backbone=str(t5_directory), max_decode_rows=4) as running:
         shared = await settle_in(running, lambda seed: make_artifact(t5, "bitfit", task_type="text2text", seed=seed))

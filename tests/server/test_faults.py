@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from peltier_server.inference.prediction import OnePrediction
 from peltier_server.residency import loader
 from peltier_store.blobs.blobs import BlobError, Blobs
 
-from tests.server.conftest import Running, Serve, hold, until
+from tests.server.conftest import Serve, hold, until
 
 TEXT = "a good film"
 
@@ -67,9 +66,7 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
         assert await running.scores("a", TEXT) == pytest.approx(scores["a"], abs=1e-5)
 
 
-async def test_a_load_begins_while_the_text_is_read(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_load_begins_while_the_text_is_read(serve, bert, make_artifact, monkeypatch):
     """A cold adapter is on its way before a long text is in tokens; while both take their time in threads, the event
     loop answers and the runner computes for others."""
     async with serve() as running:
@@ -93,9 +90,7 @@ async def test_a_load_begins_while_the_text_is_read(
         assert (answer.status_code, answer.headers["x-adapter-tier"]) == (200, "store")
 
 
-def hold_up(
-    patch: pytest.MonkeyPatch, module: ModuleType, name: str, which: Callable[[Any], bool], release: threading.Event
-) -> threading.Event:
+def hold_up(patch, module, name, which, release):
     """Makes a function wait for `release` when one of its arguments is a string and such a one; returns what is set
     once it waits. It fails where nobody can release it."""
     act, waits = getattr(module, name), threading.Event()
@@ -110,9 +105,7 @@ def hold_up(
     return waits
 
 
-async def test_an_answer_that_cannot_be_read_takes_down_no_other(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_cannot_be_read_takes_down_no_other(running, bert, make_artifact, monkeypatch):
     """Its caller reads that the server failed, also as one part of a mixed request; who was in the same batch gets the
     right answer; nothing stays leased, and the version is not in quarantine for it."""
     for seed, name in enumerate("ab"):

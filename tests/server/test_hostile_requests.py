@@ -278,9 +278,7 @@ def test_hostile_json_is_answered(target: AttackedServer, body: str) -> None:
     assert seconds < 30
 
 
-def test_tokens_of_many_tags_take_the_memory_of_a_batch(
-    target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_tokens_of_many_tags_take_the_memory_of_a_batch(target, bert, make_artifact):
     """48,000 tokens have 188 MiB of logits for 1,024 tags, but each batch leaves only the likeliest tags of them."""
     tags = [f"B-{number}" for number in range(MAX_TAGS)]
     data = make_artifact(bert, "bitfit", labels=tags, task_type="token-classification")
@@ -314,9 +312,7 @@ def test_uploads_at_once_take_the_memory_of_two(target: AttackedServer) -> None:
     assert statuses.count(422) > 0
 
 
-def test_downloads_that_nobody_reads_take_some_pieces_each(
-    target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_downloads_that_nobody_reads_take_some_pieces_each(target, bert, make_artifact):
     """A hundred callers of a large artifact who take none of it: some pieces each, not the artifact."""
     large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "3000"})
     assert 4 * _MIB < len(large) <= MAX_ARTIFACT_BYTES

@@ -46,9 +46,7 @@ def _one_of_each(valid: bytes) -> Iterator[Case]:
 
 # The reader meets every file in the gate too (`test_corpus.py`).
 @pytest.mark.parametrize("cases", [_one_of_each, pytest.param(refused, marks=pytest.mark.slow)])
-async def test_every_hostile_upload_is_refused_and_leaves_nothing(
-    cases: Callable[[bytes], Iterator[Case]], running: Running, valid: bytes, tmp_path: Path
-) -> None:
+async def test_every_hostile_upload_is_refused_and_leaves_nothing(cases, running, valid, tmp_path):
     """422 with reasons; the registry has no row more and the store no file more than before."""
     assert (await running.upload(valid)).status_code == 201
     before, scores = _stored(tmp_path / "store"), await running.scores("demo", "bad")

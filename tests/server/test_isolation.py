@@ -228,9 +228,7 @@ async def test_another_tenants_batches_do_not_exist(street: Street) -> None:
     assert (await street.ask("a", "GET", f"/v1/batches/{made['id']}")).json()["cancelling_at"] is None
 
 
-async def test_another_tenants_answers_do_not_exist(
-    street: Street, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_another_tenants_answers_do_not_exist(street, bert, make_artifact):
     """Feedback to them is as that to a request that nobody sent, and does not count."""
     await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
     await street.upload("a", PRIVATE, make_artifact(bert, "bitfit", seed=7))
@@ -409,9 +407,7 @@ async def test_existing_takes_as_long_as_missing(street: Street) -> None:
     assert abs(private - missing) < 0.5 * max(private, missing)
 
 
-async def test_rows_of_one_text_share_blocks_within_the_callers_tenant(
-    street: Street, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_of_one_text_share_blocks_within_the_callers_tenant(street, bert, make_artifact, monkeypatch):
     """With a public adapter that changes only the last block, a tenant's two rows are one row until then. Those of two
     tenants are apart in every block of one batch, so that no answer comes earlier because another sent the text."""
     last = make_artifact(bert, "lora", overrides={"first_block": "2"})

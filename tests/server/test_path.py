@@ -19,10 +19,8 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Draft, Generator, create_search
 from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.decoding import Decoding
-from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 
-from tests.server.conftest import Listen
 from tests.support.levels import fastest_level, forced_level, reloaded
 
 ROUTE = "peltier_server/routes/predict.py"
@@ -106,9 +104,7 @@ def entered(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnteredFiles]:
         yield files
 
 
-def test_a_prediction_enters_few_files(
-    entered: EnteredFiles, listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_a_prediction_enters_few_files(entered, listen, bert, make_artifact):
     """From the socket to the answer, and from the route on. These numbers may fall, but not rise."""
     with listen() as listening:
         listening.upload(make_artifact(bert, "compacter", name="demo"))
@@ -123,9 +119,7 @@ def test_a_prediction_enters_few_files(
     assert len(from_route) <= 43, _listed(from_route)
 
 
-def test_a_streamed_text_enters_few_files(
-    entered: EnteredFiles, listen: Listen, t5: Backbone, t5_directory: str, make_artifact: Callable[..., bytes]
-) -> None:
+def test_a_streamed_text_enters_few_files(entered, listen, t5, t5_directory, make_artifact):
     """From the socket to the last event. These numbers may fall, but not rise."""
     with listen(backbone=t5_directory) as listening:
         listening.upload(make_artifact(t5, "compacter", name="demo", task_type="text2text"))
@@ -137,9 +131,7 @@ def test_a_streamed_text_enters_few_files(
     assert len(files) <= 62, _listed(files)
 
 
-def test_a_row_and_a_step_enter_few_files(
-    entered: EnteredFiles, bert: Backbone, t5: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_a_row_and_a_step_enter_few_files(entered, bert, t5, make_artifact):
     """By the native kernels: a batch of one row, and one token of a text. These numbers may fall, but not rise."""
     with forced_level(fastest_level()):
         bert, t5 = reloaded(bert), reloaded(t5)

@@ -6,10 +6,9 @@ from typing import Any
 import httpx2
 import peltier
 import pytest
-from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Listen, Listening
-from tests.support.artifacts import TEXTS, MakeArtifact
+from tests.support.artifacts import TEXTS
 
 TYPES = ("classification", "multilabel", "regression", "embedding", "ranking", "token-classification", "span")
 PAIRS = ("ranking", "span")
@@ -26,9 +25,7 @@ def inputs_for(task_type: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("task_type", TYPES)
-def test_answers_are_those_of_the_server(
-    task_type: str, listening: Listening, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+def test_answers_are_those_of_the_server(task_type, listening, bert, make_artifact):
     """Of each type, field by field; `publish` uploads it."""
     form = "pair" if task_type in PAIRS else "single"
     labels = ("value",) if task_type == "regression" else ("negative", "positive")
@@ -52,9 +49,7 @@ def _is_plain(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("answer", [None, "generate"])
-def test_texts_are_those_of_the_server(
-    answer: str | None, listening: Listening, t5: Backbone, make_artifact: MakeArtifact
-) -> None:
+def test_texts_are_those_of_the_server(answer, listening, t5, make_artifact):
     """A T5's label is scored or written; both have an answer in Python."""
     data = make_artifact(t5, "compacter", name="film", answer=answer)
     (found,) = peltier.Adapter(data, t5.name, "cpu").predict([TEXTS[0]])

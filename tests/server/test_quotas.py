@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from peltier_backbone.backbone import Backbone
 from peltier_server.quotas import rates
 
 from tests.server.catalog.test_publisher import stored
@@ -26,9 +24,7 @@ def running(app_caller: Running) -> Running:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shelf(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> Running:
+async def shelf(running, bert, make_artifact, monkeypatch):
     """A tenant with an adapter to ask, where no window of a rate ends."""
     stand_still(monkeypatch)
     assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
@@ -36,9 +32,7 @@ async def shelf(
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def writing(
-    open_app: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
-) -> AsyncIterator[Running]:
+async def writing(open_app, t5, t5_directory, make_artifact):
     """A tenant of another server, whose adapter writes texts."""
     async with open_app(backbone=str(t5_directory)) as running, running.enter() as caller:
         await caller.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
@@ -93,9 +87,7 @@ async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
     assert not shelf.app.state.enforcer.in_flight
 
 
-async def test_a_full_shelf_is_507(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_shelf_is_507(shelf, bert, make_artifact, caplog):
     """By bytes or by number; versions of an adapter that is there need no further place for it. It is no fault."""
     await shelf.limit(max_adapters=1)
     other = await shelf.upload(make_artifact(bert, "bitfit", seed=1), "other")
@@ -108,9 +100,7 @@ async def test_a_full_shelf_is_507(
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-async def test_what_is_over_a_quota_leaves_nothing(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_what_is_over_a_quota_leaves_nothing(shelf, bert, make_artifact):
     """Neither on the disk nor on the device, however often a tenant tries."""
     before, used_bytes = stored(shelf), shelf.service.slots.device.used_bytes
     await shelf.limit(max_stored_bytes=len(make_artifact(bert, "bitfit")))
@@ -120,9 +110,7 @@ async def test_what_is_over_a_quota_leaves_nothing(
     assert shelf.service.slots.device.used_bytes == used_bytes
 
 
-async def test_what_is_not_recorded_does_not_stay_on_the_device(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_recorded_does_not_stay_on_the_device(shelf, bert, make_artifact, monkeypatch):
     """Where the quota was reached by another upload meanwhile."""
     used_bytes = shelf.service.slots.device.used_bytes
     await shelf.limit(max_stored_bytes=2**40)

@@ -3,20 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import huggingface_hub
-import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import Settings, load_settings
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
 
 from tests.server.conftest import Running, make_client, until
-from tests.support.artifacts import MakeArtifact
 
 
 async def started(settings: Settings, work: Callable[[Running], Awaitable[None]]) -> None:
@@ -26,9 +22,7 @@ async def started(settings: Settings, work: Callable[[Running], Awaitable[None]]
         await work(Running(app, client, app.state.lifecycle.service()))
 
 
-async def test_a_server_keeps_its_adapters_in_a_bucket(
-    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
-) -> None:
+async def test_a_server_keeps_its_adapters_in_a_bucket(tmp_path, s3_store, bert, bert_directory, make_artifact):
     """Examples and uploads are stored there, and a server started anew answers and downloads from there, and does not
     bring back an example that was deleted."""
     (tmp_path / "examples").mkdir()
@@ -106,9 +100,7 @@ class Gate:
         writer.close()
 
 
-async def test_adapters_load_from_a_slow_bucket_side_by_side(
-    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
-) -> None:
+async def test_adapters_load_from_a_slow_bucket_side_by_side(tmp_path, s3_store, bert, bert_directory, make_artifact):
     """While the bucket sends nothing, both loads have begun, and requests for an adapter in memory are answered."""
     gate, names = Gate(), ("warm", "cold", "colder")
 
@@ -141,9 +133,7 @@ async def test_adapters_load_from_a_slow_bucket_side_by_side(
         await started(settings, look)
 
 
-async def test_a_server_publishes_the_artifacts_of_a_bucket(
-    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
-) -> None:
+async def test_a_server_publishes_the_artifacts_of_a_bucket(tmp_path, s3_store, bert, bert_directory, make_artifact):
     """At its first start, with the checks of an upload: one that is too large or refused is left out."""
     source = locate(s3_store).store
     source.put("demo.safetensors", make_artifact(bert))
@@ -162,9 +152,7 @@ async def test_a_server_publishes_the_artifacts_of_a_bucket(
     await started(settings, look)
 
 
-async def test_a_server_starts_without_a_source_that_does_not_answer(
-    tmp_path: Path, bert_directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_starts_without_a_source_that_does_not_answer(tmp_path, bert_directory, monkeypatch, caplog):
     """It logs why its examples are missing."""
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     settings = load_settings(

@@ -128,9 +128,7 @@ def test_a_remote_store_needs_a_registry_beside_it() -> None:
         ("cuda", True, "float32", "float32"),
     ],
 )
-def test_a_gpu_with_bfloat16_computes_in_it(
-    device: str, has_bfloat16: bool, given: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_with_bfloat16_computes_in_it(device, has_bfloat16, given, expected, monkeypatch):
     """Unless another precision is asked for. Emulated bfloat16 does not count."""
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: has_bfloat16)
     assert load_settings({"device": device, "dtype": given}).compute.dtype == expected

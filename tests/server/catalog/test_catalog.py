@@ -1,8 +1,9 @@
 """The version that a reference means, and the pages of lists."""
 
+import gc
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -34,14 +35,7 @@ def make_version(manifest: str, tenant: str, name: str, number: int, digest: str
     return VersionRecord(tenant, name, number, digest, 10, "bitfit", manifest, NOW)
 
 
-def make_record(
-    manifest: str,
-    name: str,
-    *numbers: int,
-    tenant: str = "default",
-    public: bool = False,
-    **aliases: Mapping[int, float],
-) -> AdapterRecord:
+def make_record(manifest, name, *numbers, tenant="default", public=False, **aliases):
     versions = tuple(make_version(manifest, tenant, name, number) for number in sorted(numbers))
     named = tuple(AliasRecord(alias, split, NOW, "me", 1) for alias, split in aliases.items())
     return AdapterRecord(tenant, name, public, versions, named)
@@ -260,11 +254,13 @@ def num_calls(function: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
+    gc.disable()  # its callbacks would count
     sys.setprofile(see)
     try:
         function()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

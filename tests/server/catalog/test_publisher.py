@@ -42,9 +42,7 @@ def stored(running: Running) -> list[Path]:
     return stored_files(Path(str(running.service.settings.store.store)))
 
 
-async def test_the_same_bytes_are_the_same_version(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_the_same_bytes_are_the_same_version(running, bert, make_artifact):
     """A repeated upload is acknowledged with 200 and makes nothing new; under another name it is another adapter."""
     data = make_artifact(bert, name="a")
     first, again, other = [await running.upload(data), await running.upload(data), await running.upload(data, "b")]
@@ -53,9 +51,7 @@ async def test_the_same_bytes_are_the_same_version(
     assert (other.json()["name"], other.json()["version"]) == ("b", 1)
 
 
-async def test_uploads_at_the_same_time_get_numbers_of_their_own(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_uploads_at_the_same_time_get_numbers_of_their_own(running, bert, make_artifact):
     """None is lost, and equal bytes still are one version."""
     artifacts = [make_artifact(bert, name="a", seed=seed) for seed in (0, 1, 2, 0)]
     answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
@@ -63,9 +59,7 @@ async def test_uploads_at_the_same_time_get_numbers_of_their_own(
     assert {answer.json()["version"] for answer in answers} == {1, 2, 3}
 
 
-async def test_golden_examples_of_different_uploads_and_predictions_share_a_batch(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_golden_examples_of_different_uploads_and_predictions_share_a_batch(serve, bert, make_artifact):
     """Each upload alone would be a small batch, which computes its rows more slowly."""
     async with serve() as running:  # without another tenant, beside whom a batch may be smaller
         await running.upload(make_artifact(bert, name="live"))
@@ -89,9 +83,7 @@ def batches_of(running: Running) -> tuple[float, float]:
     return sum(adapters.counts), adapters.total
 
 
-async def test_an_adapter_that_does_not_prove_itself_is_refused(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_adapter_that_does_not_prove_itself_is_refused(running, bert, make_artifact):
     """Weights that do not give the recorded answers never go live, and nothing of them is stored."""
     data, before, used_bytes = make_artifact(bert, name="a"), stored(running), running.service.slots.device.used_bytes
     bias = read_artifact(data, bert).tensors["head.bias"]
@@ -105,9 +97,7 @@ async def test_an_adapter_that_does_not_prove_itself_is_refused(
     await until(lambda: running.service.slots.device.used_bytes == used_bytes)
 
 
-async def test_weights_that_overflow_are_refused(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_weights_that_overflow_are_refused(running, bert, make_artifact):
     """Finite weights can still give outputs that are not."""
     data = make_artifact(bert, name="a")
     huge = torch.full_like(read_artifact(data, bert).tensors["head.weight"], 3e38)
@@ -116,9 +106,7 @@ async def test_weights_that_overflow_are_refused(
     assert "not finite" in answer.json()["error"]["message"]
 
 
-async def test_another_backbone_is_named(
-    running: Running, roberta: Backbone, make_artifact: Callable[..., bytes], bert: Backbone
-) -> None:
+async def test_another_backbone_is_named(running, roberta, make_artifact, bert):
     """Both fingerprints are in the reasons."""
     answer = await running.upload(make_artifact(roberta, "lora", name="a"))
     assert answer.status_code == 422
@@ -127,9 +115,7 @@ async def test_another_backbone_is_named(
     assert bert.fingerprint in reasons
 
 
-async def test_no_broken_file_is_accepted(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_no_broken_file_is_accepted(running, bert, make_artifact):
     """Truncated, flipped, renamed from another format: 422 with a reason, never a 500."""
     data = make_artifact(bert, name="a")
     flipped = bytearray(data)
@@ -141,9 +127,7 @@ async def test_no_broken_file_is_accepted(
         assert answer.json()["error"]["details"]
 
 
-async def test_a_metric_that_is_not_a_number_survives(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_metric_that_is_not_a_number_survives(running, bert, make_artifact):
     """Training may record NaN, which JSON on the wire cannot have and the registry must keep."""
     data = make_artifact(bert, name="a")
     training = read_artifact(data, bert).manifest.training
@@ -203,9 +187,7 @@ async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_an_upload_that_fails_leaves_nothing(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+async def test_an_upload_that_fails_leaves_nothing(running, bert, make_artifact, monkeypatch, step):
     """No version, nothing on the device and no reservation: its bytes are garbage at once, and the next upload of
     them is as good as the first."""
     data, owner = make_artifact(bert, "bitfit", seed=20 + STEPS.index(step), name="a"), owner_of(running, step)
@@ -238,9 +220,7 @@ async def test_a_release_that_fails_does_not_hide_why_an_upload_failed(
     assert record.getMessage().endswith(": no space left")
 
 
-async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_memory_is_free_after_the_last_version_that_has_the_bytes(running, bert, make_artifact):
     """Two names share a blob until both are gone; the store keeps it until they can no longer be undeleted."""
     data, before, used_bytes = make_artifact(bert, seed=30), stored(running), running.service.slots.device.used_bytes
     for name in ("a", "b"):
@@ -253,9 +233,7 @@ async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
     assert len(stored(running)) == len(before) + 1
 
 
-async def test_deleting_while_predicting_fails_no_accepted_row(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], object]
-) -> None:
+async def test_deleting_while_predicting_fails_no_accepted_row(running, bert, make_artifact, hold_runner):
     """A row that waits when its version is deleted is still answered by it."""
     await running.upload(make_artifact(bert, name="a"))
     expected = await running.scores("a", "bad")
@@ -267,9 +245,7 @@ async def test_deleting_while_predicting_fails_no_accepted_row(
     assert await waiting == pytest.approx(expected, abs=1e-6)
 
 
-async def test_a_damaged_blob_fails_its_adapter_alone(
-    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_a_damaged_blob_fails_its_adapter_alone(serve, bert, make_artifact, tmp_path):
     """A disk error in one file is a clear error for one task, whose bytes are not read again for each request."""
     async with serve() as running:
         for seed, name in enumerate("ab"):
@@ -290,13 +266,7 @@ async def test_a_damaged_blob_fails_its_adapter_alone(
         assert (await running.predict("b", "bad")).status_code == 200
 
 
-async def test_a_store_that_is_away_is_503_and_says_nothing_of_itself(
-    serve: Callable[..., object],
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_store_that_is_away_is_503_and_says_nothing_of_itself(serve, bert, make_artifact, tmp_path, caplog):
     """Clients try again; where the store is stands in the log, under the request's id."""
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
@@ -336,9 +306,7 @@ async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
         assert (await running.predict("a", "bad")).status_code == 200
 
 
-async def test_the_backbone_is_untouched(
-    bert: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
-) -> None:
+async def test_the_backbone_is_untouched(bert, make_artifact, serve):
     """The weights have the same hash before and after adapters of every kind have passed through the server."""
     async with serve() as running:
         before = running.service.backbone.weights_digest()
@@ -389,9 +357,7 @@ async def test_a_server_that_rounds_refuses_a_wrong_tensor_that_moves_its_answer
         assert (await running.upload(older, "older")).status_code == 201
 
 
-async def test_an_adapter_that_costs_too_much_is_refused(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_an_adapter_that_costs_too_much_is_refused(serve, bert, make_artifact, tmp_path):
     """At upload with nothing stored; one that was stored under a higher bound answers with the reason, stays, and
     serves again once the bound is raised."""
     data = make_artifact(bert, "phm", name="a", overrides={"bottleneck": "192"})

@@ -1,10 +1,5 @@
 """Permanent deletion."""
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
 from peltier_store.registry.errors import RegistryError
 
@@ -18,9 +13,7 @@ def make_purge_task(running: Running, undelete_seconds: float) -> PurgeTask:
     return PurgeTask(store.registry, store.blobs, undelete_seconds, 3600)
 
 
-async def test_what_was_deleted_goes_after_its_grace_period(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_what_was_deleted_goes_after_its_grace_period(running, bert, make_artifact, tmp_path):
     """Version and bytes; what is live, also by another name, keeps both."""
     shared, own = (make_artifact(bert, "bitfit", name="a", seed=seed) for seed in (0, 1))
     for data, name in ((shared, "a"), (own, "a"), (shared, "b")):
@@ -40,9 +33,7 @@ async def test_what_was_deleted_goes_after_its_grace_period(
     assert (await running.upload(own, "a")).json()["version"] == 3
 
 
-async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(running, bert, make_artifact, tmp_path):
     """The purge needs no deletion first; bytes reserved by a running upload stay."""
     store, data = running.service.store, make_artifact(bert, name="a")
     reservation = await store.registry.reserve(await store.blobs.put(data))
@@ -54,9 +45,7 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     assert stored_files(tmp_path / "store") == []
 
 
-async def test_a_registry_that_fails_is_tried_again(
-    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_registry_that_fails_is_tried_again(running, monkeypatch, caplog):
     """The log says so, and the next turn comes."""
     calls: list[object] = []
 

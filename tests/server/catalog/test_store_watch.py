@@ -143,9 +143,7 @@ async def test_a_store_that_is_gone_is_noticed_without_a_change(serve: Serve, tm
         assert (await running.client.get("/ready")).status_code == 200
 
 
-async def test_an_adapter_that_is_not_loaded_reads_503(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_an_adapter_that_is_not_loaded_reads_503(serve, bert, make_artifact, tmp_path):
     """Not 424: its bytes are not known to be lost, and it comes in no quarantine."""
     async with serve(host_bytes=0) as running:
         await running.upload(make_artifact(bert))
@@ -158,9 +156,7 @@ async def test_an_adapter_that_is_not_loaded_reads_503(
         assert (await running.predict("demo", TEXT)).status_code == 200
 
 
-async def test_an_older_copy_of_the_registry_is_read_again(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_older_copy_of_the_registry_is_read_again(serve, bert, make_artifact, tmp_path, caplog):
     """What was acknowledged since is not in it, so the server forgets it, and then accepts changes."""
     store = tmp_path / "store"
     async with serve() as running:

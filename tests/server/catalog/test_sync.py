@@ -16,7 +16,6 @@ from peltier_store.registry.records import Position, RegistrySnapshot
 
 from tests.server.conftest import IN_ONE_LOOP, Running, Serve, make_client, read_again, until
 from tests.support.fault_proxy import FaultProxy
-from tests.support.postgres_server import PostgresServer
 
 pytestmark = IN_ONE_LOOP
 
@@ -61,9 +60,7 @@ async def soon(running: Running, task: str, status: int = 200, version: int | No
             await asyncio.sleep(0.02)
 
 
-async def test_another_reader_gets_the_same_changes_until_it_has_read_them(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_another_reader_gets_the_same_changes_until_it_has_read_them(running, bert, make_artifact):
     """And the first ones at once, also if nothing has changed."""
     sync, seen, failures = running.service.store.sync, list[list[str]](), list[RegistryError]()
 
@@ -81,9 +78,7 @@ async def test_another_reader_gets_the_same_changes_until_it_has_read_them(
     assert seen[1:] == [["read-twice"]] * 2
 
 
-async def test_what_one_replica_writes_the_other_serves_soon(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_what_one_replica_writes_the_other_serves_soon(replicas, bert, make_artifact):
     """Uploads, aliases, deletions and their undoing; the writer itself at once."""
     one, two = replicas
     for seed in (0, 1):
@@ -105,9 +100,7 @@ async def test_what_one_replica_writes_the_other_serves_soon(
     await soon(one, "a", status=404)
 
 
-async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(replicas, bert, make_artifact):
     """An upload of bytes that another replica has deleted a moment ago is a new version, not the deleted one."""
     one, two = replicas
     data = make_artifact(bert, "bitfit", name="a")
@@ -119,9 +112,7 @@ async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(
     assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 2
 
 
-async def test_uploads_on_both_replicas_get_numbers_of_their_own(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_uploads_on_both_replicas_get_numbers_of_their_own(replicas, bert, make_artifact):
     """No upload overwrites another, and both replicas show the same list."""
     artifacts = [make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(6)]
     answers = await asyncio.gather(*(replicas[n % 2].upload(data) for n, data in enumerate(artifacts)))
@@ -134,9 +125,7 @@ async def test_uploads_on_both_replicas_get_numbers_of_their_own(
 
 
 @pytest.mark.postgres
-async def test_replicas_on_postgresql(
-    serve: Serve, postgres: PostgresServer, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_replicas_on_postgresql(serve, postgres, bert, make_artifact):
     """See each other as those on one file do; while the database is away all goes on but writing, and then that too."""
     registry = postgres.url(postgres.create_database())
     async with serve(registry=registry, secret=SECRET) as one, serve(registry=registry, secret=SECRET) as two:
@@ -157,14 +146,7 @@ async def test_replicas_on_postgresql(
 
 
 @pytest.mark.postgres  # a read that hangs is given up on SQLite too, below
-async def test_a_silent_database_holds_up_no_prediction(
-    serve: Serve,
-    postgres: PostgresServer,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_silent_database_holds_up_no_prediction(serve, postgres, bert, make_artifact, monkeypatch, caplog):
     """A network that swallows everything causes no error for a long time; predictions do not wait for it."""
     monkeypatch.setattr(sync, "_READ_SECONDS", 600)
     direct = postgres.url(postgres.create_database())
@@ -208,13 +190,7 @@ async def test_a_registry_that_fails_is_followed_again_once_it_answers(
     assert caplog.text.count("the last known state is served") == 1
 
 
-async def test_a_read_that_hangs_is_given_up(
-    running: Running,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_read_that_hangs_is_given_up(running, bert, make_artifact, monkeypatch, caplog):
     """As on a connection that has silently died; the next attempt succeeds, and writers do not wait for longer."""
     registry, following = running.service.store.registry, running.service.store.sync
     read, hung = registry.snapshot, list[Position | None]()
@@ -234,9 +210,7 @@ async def test_a_read_that_hangs_is_given_up(
     assert "it has not answered within 0.1 s" in caplog.text
 
 
-async def test_a_write_stands_even_if_it_cannot_be_read_back(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_write_stands_even_if_it_cannot_be_read_back(running, bert, make_artifact, monkeypatch):
     """The caller is told of it, and it is served as soon as the registry answers again."""
 
     async def fail(since: Position | None) -> None:
@@ -248,9 +222,7 @@ async def test_a_write_stands_even_if_it_cannot_be_read_back(
     await soon(running, "a", version=1)
 
 
-async def test_an_alias_may_name_what_another_replica_has_just_published(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_alias_may_name_what_another_replica_has_just_published(serve, bert, make_artifact):
     """Whichever replica is asked, and it refuses what is deleted there by what is true now, with every reason."""
     async with serve() as one, serve() as two:
         await two.service.store.sync.close()
@@ -268,12 +240,7 @@ async def test_an_alias_may_name_what_another_replica_has_just_published(
         ]
 
 
-async def test_large_manifests_are_read_off_the_event_loop(
-    replicas: tuple[Running, Running],
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_large_manifests_are_read_off_the_event_loop(replicas, bert, make_artifact, monkeypatch):
     """Requests are not kept waiting for what another replica has published."""
     one, two = replicas
     threads = []
@@ -290,13 +257,7 @@ async def test_large_manifests_are_read_off_the_event_loop(
     assert threading.main_thread() not in threads
 
 
-async def test_a_surprise_does_not_end_the_following(
-    running: Running,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_surprise_does_not_end_the_following(running, bert, make_artifact, monkeypatch, caplog):
     """An unexpected error is logged, and the read is repeated."""
     registry = running.service.store.sync._registry
     with monkeypatch.context() as broken:
@@ -305,9 +266,7 @@ async def test_a_surprise_does_not_end_the_following(
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
 
 
-async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(replicas, bert, make_artifact):
     """A replica may see a version before its own view of the store has the bytes; then it says so and recovers."""
     one, two = replicas
     version = (await one.upload(make_artifact(bert, "bitfit", name="a", seed=30))).json()

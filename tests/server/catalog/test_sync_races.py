@@ -4,14 +4,13 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.backbone import Backbone
 from peltier_client.errors import NotReady
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
@@ -64,9 +63,7 @@ class Replica:
 
 
 @pytest.fixture
-async def replica(
-    new_registry: Path, tmp_path: Path, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> AsyncIterator[Replica]:
+async def replica(new_registry, tmp_path, bert, make_artifact):
     """With the adapter `first`, which it has read."""
     url = f"sqlite+aiosqlite:///{shutil.copy(new_registry, tmp_path)}"
     registry, catalog = await Registry.open(url, migrate=False), Catalog()
@@ -84,9 +81,7 @@ def names_in(catalog: Catalog) -> set[str]:
     return {entry.version.name for entry in catalog.entries()}
 
 
-async def test_a_write_during_a_read_is_in_memory_when_it_has_been_shown(
-    replica: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_write_during_a_read_is_in_memory_when_it_has_been_shown(replica, monkeypatch):
     """The read under way may be of a moment before it, so another one follows: one for all who wait together."""
     gate = Gate(replica.registry.snapshot, after=True)
     monkeypatch.setattr(replica.registry, "snapshot", gate)
@@ -137,9 +132,7 @@ async def test_keys_are_taken_away_before_adapters_come(replica: Replica) -> Non
 
 
 @pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
-async def test_bytes_that_go_under_one_name_and_come_under_another_stay(
-    replica: Replica, names: tuple[str, str]
-) -> None:
+async def test_bytes_that_go_under_one_name_and_come_under_another_stay(replica, names):
     """Found in one read, in whichever order, they are on the device all along; gone for good, they leave it."""
     old, new = names
     await replica.publish(old, b"moved")
@@ -186,9 +179,7 @@ async def restored(replica: Replica, tmp_path: Path) -> Replica:
     return replica
 
 
-async def test_a_restored_registry_replaces_what_is_in_memory(
-    restored: Replica, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_restored_registry_replaces_what_is_in_memory(restored, caplog):
     """It has as many changes as were read, but others. What it lacks leaves the catalog, the memory and the keys; the
     log says so in one line, and changes are made again."""
     await restored.sync.catch_up()
@@ -214,9 +205,7 @@ async def test_what_was_read_in_part_is_replaced_too(replica: Replica, tmp_path:
     assert names_in(replica.catalog) == {"first"}
 
 
-async def test_it_is_not_ready_until_everything_is_read_again(
-    restored: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_is_not_ready_until_everything_is_read_again(restored, monkeypatch):
     """Nor does it make changes before, because they may rest on what is lost; asked for one, it reads first."""
     with pytest.raises(RegistryRewound):
         await restored.publish("refused")

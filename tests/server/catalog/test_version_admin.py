@@ -156,9 +156,7 @@ async def test_the_log_names_the_key_that_did_it(town: Town) -> None:
     assert all(one["tenant"] == "acme" for one in await town.audit(tenant="acme"))
 
 
-async def test_the_same_bytes_are_one_blob_and_two_tenants_versions(
-    town: Town, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_the_same_bytes_are_one_blob_and_two_tenants_versions(town, bert, make_artifact):
     """Neither learns from status, number or time of a deletion that the other has them too."""
     data = make_artifact(bert, "bitfit", name="x", seed=9)
     for tenant in (town.acme, town.zenith):

@@ -1,14 +1,10 @@
 """The adapter of a module, `artifact`, in a server and outside of it."""
 
-from collections.abc import Callable
-
 import pytest
 import pytest_asyncio
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.backbone import Backbone
-
-from tests.server.conftest import Running
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +14,7 @@ def resident(bert: Backbone, artifact: bytes) -> Resident:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def published(
-    app_world: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> Running:
+async def published(app_world, artifact, bert, make_artifact):
     """The module's server with the adapter and a classification."""
     for data in (artifact, make_artifact(bert, "compacter", name="sst2")):
         assert (await app_world.upload(data)).status_code == 201

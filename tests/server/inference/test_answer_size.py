@@ -117,9 +117,7 @@ async def test_only_what_helps_is_advised(serve: Serve, bert: Backbone, make_art
             assert answer.json()["error"]["message"].endswith(f" are left for it{advice}")
 
 
-async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(serve, bert, make_artifact, monkeypatch):
     """Eight of a neighbour, each of many pieces, wait before it: it waits for the two threads and a few pieces more."""
     gate, complete = threading.Semaphore(0), list[bool]()
     write = prediction._write_some

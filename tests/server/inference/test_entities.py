@@ -44,9 +44,7 @@ async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
         yield running
 
 
-def _expected(
-    bert: Backbone, resident: Resident, text: str, *, aggregation: Any = "first", spaces: bool = False, **how: Any
-) -> list[dict[str, Any]]:
+def _expected(bert, resident, text, *, aggregation="first", spaces=False, **how):
     """What the parts give, called one by one."""
     rows = encode_windows(bert, resident.task, text, LongTexts(**how))
     if spaces:
@@ -59,9 +57,7 @@ def _expected(
 
 
 @pytest.mark.parametrize("aggregation", ["none", "simple", "first", "average", "max"])
-async def test_entities_have_their_characters(
-    aggregation: str, published: Running, bert: Backbone, resident: Resident
-) -> None:
+async def test_entities_have_their_characters(aggregation, published, bert, resident):
     """The answer is that of the pipeline's rules (`test_entities.py` of the adapters); `first` is the default."""
     body = (await published.predict("ner", [TEXT, "bad"], aggregation=aggregation)).json()
     expected = [_expected(bert, resident, text, aggregation=aggregation) for text in (TEXT, "bad")]
@@ -164,9 +160,7 @@ def _rounded(value: Any) -> Any:
         ),
     ],
 )
-async def test_parameters_of_other_tasks_are_refused(
-    task: str, parameters: dict[str, Any], sentence: str, published: Running
-) -> None:
+async def test_parameters_of_other_tasks_are_refused(task, parameters, sentence, published):
     """One sentence with the parameter and the rule."""
     answer = await published.predict(task, TEXT, **parameters)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")

@@ -73,9 +73,7 @@ def tensor(name: str, text: str) -> dict[str, object]:
         ("/v2/models/nli/infer", {"inputs": [tensor("text", "bad"), tensor("text_pair", "BLANK")]}),
     ],
 )
-def test_no_protocol_answers_a_text_of_invisible_characters(
-    path: str, body: dict[str, object], blank: str, encoder: Listening
-) -> None:
+def test_no_protocol_answers_a_text_of_invisible_characters(path, body, blank, encoder):
     """As the first text or the second, alone or beside others: what an empty text reads."""
     answer = httpx2.post(f"{encoder.url}{path}", json=_filled(body, blank), headers=_OF_INVOCATIONS, timeout=30)
     assert (answer.status_code in (400, 422), SENTENCE in answer.text) == (True, True), answer.text

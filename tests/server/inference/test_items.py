@@ -4,17 +4,15 @@ import asyncio
 import json
 import socket
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
 from peltier_store.registry.records import Quotas
 
 from tests.server.attacker import post
-from tests.server.conftest import IN_ONE_LOOP, Listen, Running, Serve, until
+from tests.server.conftest import IN_ONE_LOOP, Running, until
 from tests.support.rate_windows import stand_still
 
 pytestmark = IN_ONE_LOOP
@@ -52,9 +50,7 @@ async def test_others_have_the_loop_between_slices(running: Running, monkeypatch
     assert max(resolved.values()) <= 16
 
 
-async def test_few_items_are_begun_at_a_time(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], Any]
-) -> None:
+async def test_few_items_are_begun_at_a_time(running, bert, make_artifact, hold_runner):
     """Of all requests of a tenant as many as fill two batches wait for the runner; all are answered, in order."""
     await running.upload(make_artifact(bert, name="demo"))
     batcher = running.service.batcher
@@ -80,9 +76,7 @@ async def test_few_items_are_begun_at_a_time(
     assert running.app.state.preparation.inputs.total == 0
 
 
-async def test_a_deadline_counts_from_the_requests_arrival(
-    running: Running, hold_runner: Callable[[], Any], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_deadline_counts_from_the_requests_arrival(running, hold_runner, bert, make_artifact):
     """Of all items, however late they are begun: those that come after the first ones have no time left."""
     await running.upload(make_artifact(bert, name="demo"))
     item = {"task": "demo", "input": "bad", "parameters": {"timeout_ms": 50}}
@@ -101,9 +95,7 @@ async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.M
     assert codes == ["adapter_not_found"] * 32 + ["quota_exceeded"] * 68
 
 
-async def test_inputs_that_are_refused_cost_tokens(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_inputs_that_are_refused_cost_tokens(running, bert, make_artifact, monkeypatch):
     """A request of ten, one of which is no input of the task, costs ten."""
     await running.upload(make_artifact(bert, name="demo"))
     stand_still(monkeypatch)
@@ -113,9 +105,7 @@ async def test_inputs_that_are_refused_cost_tokens(
     assert found == [422, 422, 429]
 
 
-async def test_cancelled_items_give_their_places_back(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], Any]
-) -> None:
+async def test_cancelled_items_give_their_places_back(running, bert, make_artifact, hold_runner):
     """A request that is given up while its items wait takes none from the next."""
     await running.upload(make_artifact(bert, name="demo"))
     batcher, room = running.service.batcher, running.app.state.preparation.room_for_items(running.tenant)
@@ -128,9 +118,7 @@ async def test_cancelled_items_give_their_places_back(
     assert room.num_free == MAX_ITEMS_BEGUN
 
 
-async def test_callers_who_hang_up_leave_nothing(
-    listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_callers_who_hang_up_leave_nothing(listen, bert, make_artifact):
     """Over real sockets: forty-eight send large requests, mixed ones and long texts, and leave; then nothing is in
     progress and the next caller is answered."""
     item = {"task": "demo", "input": "the plot was not very good"}
@@ -154,9 +142,7 @@ async def test_callers_who_hang_up_leave_nothing(
         assert listening.service.batcher.queued_tokens == 0
 
 
-async def test_many_mixed_requests_of_one_tenant_are_all_answered(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_many_mixed_requests_of_one_tenant_are_all_answered(running, bert, make_artifact):
     """More at once than there are places for their items."""
     await running.upload(make_artifact(bert, name="demo"))
     items = [{"task": "demo", "input": "bad"}] * 20
@@ -164,9 +150,7 @@ async def test_many_mixed_requests_of_one_tenant_are_all_answered(
     assert all("error" not in result for answer in answers for result in answer.json()["results"])
 
 
-async def test_the_tasks_of_one_text_share_a_batch(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_the_tasks_of_one_text_share_a_batch(serve, bert, make_artifact):
     """Although they start in slices: their rows enter the queue together. Unknown names among them delay nobody. The
     server has no other tenant, beside whom a batch may be smaller."""
     async with serve() as running:
@@ -176,9 +160,7 @@ async def test_the_tasks_of_one_text_share_a_batch(
     assert [result["batch"] for result in results if "error" not in result] == [{"rows": 50, "adapters": 2}] * 50
 
 
-async def test_more_tasks_of_one_text_than_places_are_answered(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_more_tasks_of_one_text_than_places_are_answered(running, bert, make_artifact):
     """Also those of several requests at once, which share the places: none waits for its own items to end."""
     await running.upload(make_artifact(bert, "bitfit", name="a"))
     tasks = ["a"] * (MAX_ITEMS_BEGUN - 10)

@@ -60,9 +60,7 @@ async def test_what_is_written_is_counted(preparation: Preparation, context: Req
         await write_pieces(preparation, context, itertools.repeat(_PIECE, 200))
 
 
-async def test_the_rest_of_a_large_answer_is_written_in_a_thread(
-    preparation: Preparation, context: RequestContext
-) -> None:
+async def test_the_rest_of_a_large_answer_is_written_in_a_thread(preparation, context):
     """After the first 64 KiB."""
     threads = list[str]()
 

@@ -1,18 +1,16 @@
 """A request keeps its version as long as the version exists."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from httpx2 import Response
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
 from peltier_server.residency.adapter_key import AdapterKey
 
 from tests.adapters_store.store.test_commands import make_older
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running
 from tests.server.gate import Gate
 
 
@@ -34,9 +32,7 @@ async def test_a_version_that_is_purged_before_it_is_loaded_is_answered_for_by_i
     )  # fmt: skip
 
 
-async def test_an_answer_that_begins_anew_with_another_version_counts_once(
-    serve: Serve, artifacts: list[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_an_answer_that_begins_anew_with_another_version_counts_once(serve, artifacts, monkeypatch, tmp_path):
     """There is room for one answer of the request, not for two."""
     async with serve(max_answer_bytes=8 * 1024) as running:
         asked = running.predict("a@live", ["bad"] * 24)
@@ -45,13 +41,7 @@ async def test_an_answer_that_begins_anew_with_another_version_counts_once(
         assert (await running.predict("a@live", ["bad"] * 48)).status_code == 422
 
 
-async def _ask_while_it_is_purged(
-    running: Running,
-    monkeypatch: pytest.MonkeyPatch,
-    directory: Path,
-    artifacts: list[bytes],
-    request: Coroutine[Any, Any, Response],
-) -> Response:
+async def _ask_while_it_is_purged(running, monkeypatch, directory, artifacts, request):
     """The answer to a request during which version 1 of `a` is purged and `a@live` becomes version 2."""
     store, path = running.service.store, "/v1/adapters/a/aliases/live"
     old = (await running.upload(artifacts[0])).json()

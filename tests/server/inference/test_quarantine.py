@@ -21,7 +21,7 @@ from peltier_server.metrics.series import OTHER
 from peltier_server.runner.isolation import NOT_FINITE, NotFinite
 from safetensors.torch import load_file, save_file
 
-from tests.server.conftest import IN_ONE_LOOP, Running, Serve, hold, until
+from tests.server.conftest import IN_ONE_LOOP, Running, hold, until
 from tests.server.metrics.test_metrics import samples_of
 
 pytestmark = IN_ONE_LOOP
@@ -167,13 +167,7 @@ async def quarantined(running: Running) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_only_the_bad_version_is_refused(
-    serve: Serve,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_only_the_bad_version_is_refused(serve, bert, make_artifact, clock, monkeypatch):
     """NaN of version 2 leaves version 1 and its neighbours in the very same batches alone. A bare name goes on to mean
     version 2; /info and the metrics name it; once it computes again it is let out."""
     async with serve() as running:
@@ -199,9 +193,7 @@ async def test_only_the_bad_version_is_refused(
         assert await quarantined(running) == {OTHER: 0}
 
 
-async def test_nan_of_any_method_stays_with_its_rows(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_nan_of_any_method_stays_with_its_rows(serve, bert, make_artifact):
     """One batch of a sound and a broken version of each method: the sound ones answer as alone, the others read 424."""
     presets = ("compacter", "houlsby", "lora", "prefix", "bitfit", "unipelt-apl", "adamix")
     text = "the plot was not very good"
@@ -246,13 +238,7 @@ async def turned_to_nan(running: Running, name: str) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     ("family", "parameters"), [("bert", {}), ("t5_gated", {"answer": "score"}), ("t5_gated", {"answer": "generate"})]
 )
-async def test_inputs_without_a_finite_output_shut_no_version(
-    serve: Serve,
-    make_artifact: Callable[..., bytes],
-    request: pytest.FixtureRequest,
-    family: str,
-    parameters: dict[str, object],
-) -> None:
+async def test_inputs_without_a_finite_output_shut_no_version(serve, make_artifact, request, family, parameters):
     """Each reads 424, however many there are, and every other input of the tenant is answered as before."""
     backbone: Backbone = request.getfixturevalue(family)
     word = backbone.tokenizer.decode([NAN_TOKEN])
@@ -272,9 +258,7 @@ async def test_inputs_without_a_finite_output_shut_no_version(
         assert (await running.client.get("/info")).json()["quarantined"] == []
 
 
-async def test_documents_without_a_finite_output_are_named(
-    serve: Serve, bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_documents_without_a_finite_output_are_named(serve, bert, bert_directory, make_artifact):
     """By the protocol that ranks them, whichever way they are ranked."""
     word = bert.tokenizer.decode([NAN_TOKEN])
     async with serve(backbone=bert_directory) as running:
@@ -299,9 +283,7 @@ def vast_word(bert_directory: Path, tmp_path: Path) -> Path:
     return directory
 
 
-async def test_no_checkpoint_has_inputs_that_shut_a_version(
-    serve: Serve, make_artifact: Callable[..., bytes], vast_word: Path
-) -> None:
+async def test_no_checkpoint_has_inputs_that_shut_a_version(serve, make_artifact, vast_word):
     """All its values are finite, and those of the states are not."""
     backbone = load_backbone(str(vast_word))
     word = backbone.tokenizer.decode([NAN_TOKEN])
@@ -312,9 +294,7 @@ async def test_no_checkpoint_has_inputs_that_shut_a_version(
         assert (await running.predict("demo", "a good film")).status_code == 200
 
 
-async def test_an_input_without_a_finite_output_tells_nothing_of_its_version(
-    quarantine: Quarantine, entry: Entry, clock: Clock
-) -> None:
+async def test_an_input_without_a_finite_output_tells_nothing_of_its_version(quarantine, entry, clock):
     """It neither counts as a failure nor forgives those before it, and a trial with it leaves the version shut."""
     fail(quarantine, entry, times=2)
     assert attempt(quarantine, entry, NotFinite(NOT_FINITE))

@@ -90,9 +90,7 @@ async def test_spans_are_items_of_mixed_requests(published: Running, bert: Backb
         ("sst2", "bad", {"stride": 2}, "stride is for tasks of type span or token-classification; this task's"),
     ],
 )  # fmt: skip
-async def test_what_does_not_fit_is_one_sentence(
-    published: Running, task: str, inputs: Any, parameters: dict[str, Any], rule: str
-) -> None:
+async def test_what_does_not_fit_is_one_sentence(published, task, inputs, parameters, rule):
     """422, and nothing is computed."""
     answer = await published.predict(task, inputs, **parameters)
     assert answer.status_code == 422

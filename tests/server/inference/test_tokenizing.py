@@ -2,17 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_PIECE_COST
 from peltier_server.inference import tokenizing
 from peltier_server.inference.tokenizing import split_inputs
 
-from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
+from tests.server.conftest import IN_ONE_LOOP, Running, until
 from tests.server.test_fairness import Shared, settle_in
 
 # Short enough for the small task, and too long for the event loop.
@@ -55,9 +54,7 @@ async def test_inputs_are_split_into_pieces_of_bounded_cost() -> None:
     assert max(cost for _, cost in pieces) < 65_536 + 100
 
 
-async def test_a_text_gets_its_turn_after_the_pieces_that_are_in_hand(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_text_gets_its_turn_after_the_pieces_that_are_in_hand(serve, bert, make_artifact, monkeypatch):
     """Eight requests of a neighbour, each of many pieces, wait before it: it waits for the two threads and one more."""
     async with serve(admin_key="plt_of-the-operator") as running:
         shared: Shared = await settle_in(running, lambda seed: make_artifact(bert, seed=seed))
@@ -77,9 +74,7 @@ async def test_a_text_gets_its_turn_after_the_pieces_that_are_in_hand(
             await asyncio.gather(*flood, return_exceptions=True)
 
 
-async def test_known_words_need_no_thread(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_known_words_need_no_thread(running, bert, make_artifact, monkeypatch):
     """Of many texts only those wait for a turn that have words which nobody has sent before; all keep their places."""
     await running.upload(make_artifact(bert, name="demo"))
     known, unknown = ["a good film", "bad", "the plot was dull"] * 8, "a very good cat"
@@ -94,9 +89,7 @@ async def test_known_words_need_no_thread(
     assert [one["label"] for one in found] == [one["label"] for one in before]
 
 
-async def test_pieces_of_a_caller_who_left_are_never_begun(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pieces_of_a_caller_who_left_are_never_begun(running, bert, make_artifact, monkeypatch):
     """Two are in the threads when forty callers leave; no other is read, and nothing of theirs stays in progress."""
     await running.upload(make_artifact(bert, name="demo"))
     preparation = running.app.state.preparation
@@ -113,9 +106,7 @@ async def test_pieces_of_a_caller_who_left_are_never_begun(
     assert (preparation.body_bytes.total, preparation.inputs.total) == (0, 0)
 
 
-async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_text_of_many_tasks_is_not_read_for_a_caller_who_left(running, bert, make_artifact, monkeypatch):
     """Its tasks share the readings, one for each length; all that have not begun end with the request."""
     for length in (16, 32, 64):
         assert (await running.upload(make_artifact(bert, max_length=length), f"task-{length}")).status_code == 201

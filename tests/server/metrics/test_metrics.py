@@ -108,9 +108,7 @@ async def busy(caller: Running, bert: Backbone, make_artifact: Callable[..., byt
     return caller
 
 
-async def test_every_name_of_the_contract_is_there(
-    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_every_name_of_the_contract_is_there(serve, bert, make_artifact):
     """With its unit in its name."""
     artifacts = [make_artifact(bert, "lora", name=f"a{seed}", seed=seed) for seed in range(3)]
     room_for_one = int(1.5 * read_artifact(artifacts[0], bert).nbytes)
@@ -122,9 +120,7 @@ async def test_every_name_of_the_contract_is_there(
     assert names >= CONTRACT
 
 
-async def test_requests_and_uploads_are_counted(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_requests_and_uploads_are_counted(running, bert, make_artifact):
     """By status, and by what became of them."""
     await running.upload(make_artifact(bert, name="a"))
     await running.upload(b"nonsense")
@@ -146,9 +142,7 @@ async def test_truncated_inputs_are_counted(busy: Running) -> None:
     assert (await scrape(busy))[f"peltier_truncated_inputs_total['{busy.tenant}']"] == 3
 
 
-async def test_batches_and_tiers_are_measured(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_batches_and_tiers_are_measured(running, bert, make_artifact):
     """Rows, tokens, adapters, and the bytes that they take."""
     await running.upload(make_artifact(bert, name="a"))
     before = await scrape(running)
@@ -189,9 +183,7 @@ async def test_a_split_can_be_watched(running: Running, bert: Backbone, make_art
     assert 0.04 < answered["2"] / 100 < 0.18
 
 
-async def test_each_part_of_a_mixed_request_is_counted_for_its_version(
-    busy: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_each_part_of_a_mixed_request_is_counted_for_its_version(busy, bert, make_artifact):
     """With its own status; a task that is unknown makes no label."""
     await busy.publish("c", make_artifact(bert, name="c"))
     before = await of_versions(busy)

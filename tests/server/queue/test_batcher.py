@@ -5,7 +5,6 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -34,9 +33,7 @@ def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Tic
     return Ticket([row], price, Results(1), deadline=deadline, **given)
 
 
-def make_draft(
-    tokens: int, deadline: float = math.inf, *, beams: int = 1, new_tokens: int = 5, tenant: str = "default"
-) -> Ticket:
+def make_draft(tokens, deadline=math.inf, *, beams=1, new_tokens=5, tenant="default"):
     return make_ticket(tokens, deadline, decoding=Decoding(new_tokens, num_beams=beams), tenant=tenant)
 
 
@@ -79,9 +76,7 @@ async def test_running_rows_are_those_of_the_last_batch_and_of_the_texts() -> No
 
 
 @given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40), max_short_tokens=st.integers(1, 40))
-async def test_long_rows_leave_for_the_background_only(
-    requests: list[list[int]], tokens: int, max_short_tokens: int
-) -> None:
+async def test_long_rows_leave_for_the_background_only(requests, tokens, max_short_tokens):
     """Each row leaves once and in order, the long ones by `next_background`; all count as waiting until then."""
     batcher = Batcher(
         BatchBounds(4, tokens, max_short_tokens=max_short_tokens), max_queue_tokens=10_000, max_decode_rows=4
@@ -168,9 +163,7 @@ async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], toke
     tokens=st.integers(1, 40),
     rows=st.integers(1, 8),
 )
-async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(
-    requests: list[tuple[str, list[int], int]], tokens: int, rows: int
-) -> None:
+async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(requests, tokens, rows):
     """The same rows in the same batches, whichever tenants and priorities wait."""
 
     def batches(*, together: bool) -> list[list[Row]]:
@@ -193,9 +186,7 @@ async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(
 
 @pytest.mark.parametrize("make", [make_ticket, make_draft])
 @given(lengths=LENGTHS, cancelled=st.sets(st.integers(0, 39)), late=st.sets(st.integers(0, 39)))
-async def test_who_is_cancelled_or_late_is_not_computed(
-    make: Callable[..., Ticket], lengths: list[int], cancelled: set[int], late: set[int]
-) -> None:
+async def test_who_is_cancelled_or_late_is_not_computed(make, lengths, cancelled, late):
     """A cancelled row or draft vanishes, one past its deadline fails with `DeadlinePassed`, all others are computed."""
     batcher = make_batcher()
     tickets = [make(length, 0.0 if place in late else math.inf) for place, length in enumerate(lengths)]

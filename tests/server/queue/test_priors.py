@@ -62,9 +62,7 @@ def test_a_step_takes_its_launches_or_reads_the_decoder(t5: Backbone):
         (T5_BASE, (11,)),
     ],
 )  # fmt: skip
-def test_a_step_on_a_cpu_is_expected_to_take_what_steps_took(
-    t5: Backbone, shape: dict[str, Any], measured: tuple[float, ...]
-):
+def test_a_step_on_a_cpu_is_expected_to_take_what_steps_took(t5, shape, measured):
     """Within a factor of 1.6 of each measurement; the learnt one may differ by four."""
     steps = choose_priors(_units(t5, shape), torch.device("cpu"), torch.float32).steps
     assert all(steps / 1.6 <= one <= steps * 1.6 for one in measured)

@@ -54,9 +54,7 @@ def _take(prices: Prices, rows: Sequence[Row]) -> tuple[Counter[str], list[Ticke
 
 @given(given_rows=ROWS)
 @settings(max_examples=settings().max_examples // 2)
-async def test_a_batch_costs_what_its_stages_compute(
-    given_rows: list[tuple[int, int, str]], minilm: Backbone, residents: dict[int, Resident | None]
-) -> None:
+async def test_a_batch_costs_what_its_stages_compute(given_rows, minilm, residents):
     """For any depths, texts and tenants in any order, to the rounding of each row; prices learn from the same work."""
     prices, num_layers = Prices.of(minilm), minilm.config.num_layers
     rows = [_row(residents[depth], tokens, tenant) for depth, tokens, tenant in given_rows]
@@ -80,9 +78,7 @@ async def test_a_batch_costs_what_its_stages_compute(
     assert sum(work.pairs for work in works) == pytest.approx(squares * pair)
 
 
-async def test_a_tenant_pays_the_same_beside_the_same_text(
-    minilm: Backbone, residents: dict[int, Resident | None]
-) -> None:
+async def test_a_tenant_pays_the_same_beside_the_same_text(minilm, residents):
     """Another tenant's rows of the text, before and after its own, make its rows neither cheaper nor dearer."""
     prices = Prices.of(minilm)
     own = [_row(residents[depth], 20, "a") for depth in (5, 4, 5, 2)]
@@ -96,9 +92,7 @@ async def test_a_tenant_pays_the_same_beside_the_same_text(
 
 
 @pytest.mark.parametrize("max_tokens", [300, 1000])
-async def test_tenants_share_what_is_computed(
-    max_tokens: int, minilm: Backbone, residents: dict[int, Resident | None]
-) -> None:
+async def test_tenants_share_what_is_computed(max_tokens, minilm, residents):
     """A tenant with many tasks on each text, beside one with a task on each: their costs differ by at most a batch,
     and no batch has more tokens than it may have."""
     prices = Prices.of(minilm)

@@ -72,9 +72,7 @@ class FakeLoader:
         return resident
 
 
-def make_slots(
-    loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = HOST_BYTES, seconds: float = 60
-) -> Slots:
+def make_slots(loader, device_bytes=DEVICE_BYTES, host_bytes=HOST_BYTES, seconds=60):
     return Slots(loader, MemoryBudget(device_bytes, host_bytes, seconds), Metrics())
 
 

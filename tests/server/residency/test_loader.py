@@ -30,8 +30,6 @@ from peltier_server.runner import isolation
 from peltier_server.runner.supervisor import WorkerSupervisor
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
 
-from tests.server.conftest import Serve
-
 MakeArtifact = Callable[..., bytes]
 
 
@@ -57,13 +55,7 @@ def running(bert: Backbone, batcher: Batcher) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("running")
-async def test_a_batch_that_runs_keeps_what_it_reads(
-    loader: StoreLoader,
-    batcher: Batcher,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_batch_that_runs_keeps_what_it_reads(loader, batcher, bert, make_artifact, monkeypatch):
     """Deletions and loads do not wait for the batch, and do not change its answers."""
     computing, go_on = threading.Event(), threading.Event()
 
@@ -94,9 +86,7 @@ async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreL
         await loader.parse(b"nonsense")
 
 
-async def test_an_adapter_without_memory_may_come_back(
-    loader: StoreLoader, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_adapter_without_memory_may_come_back(loader, bert, make_artifact, monkeypatch):
     """It is not the adapter's fault: its size has been admitted. Any other failure is one of the server."""
     artifact = await loader.parse(make_artifact(bert))
     monkeypatch.setattr(Banks, "add", Mock(side_effect=MemoryError))
@@ -107,9 +97,7 @@ async def test_an_adapter_without_memory_may_come_back(
         await loader.install(artifact)
 
 
-async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(
-    bert: Backbone, tmp_path: Path, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(bert, tmp_path, make_artifact):
     """As an upload, and from a store that was filled under a higher bound; with the part, value, limit and setting."""
     blobs, data = Blobs.open(tmp_path), make_artifact(bert, "phm", overrides={"bottleneck": "192"})
     digest = await blobs.put(data)
@@ -139,9 +127,7 @@ def _delicate(bert: Backbone, data: bytes) -> bytes:
     return to_bytes(artifact.manifest.model_copy(update={"golden": recorded}), tensors)
 
 
-async def test_an_adapter_that_does_not_hold_in_int8_is_for_float32_servers(
-    serve: Serve, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_an_adapter_that_does_not_hold_in_int8_is_for_float32_servers(serve, bert, make_artifact):
     """A float32 server accepts it and answers. An int8 server on the same store refuses it by name, and serves the
     store's other adapters; as an upload, it refuses it too."""
     data = _delicate(bert, make_artifact(bert, "lora", name="delicate"))
@@ -163,9 +149,7 @@ async def test_an_adapter_that_does_not_hold_in_int8_is_for_float32_servers(
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("float32", 0), ("int8", 1)])
-async def test_an_adapter_from_the_store_is_proved_once(
-    dtype: str, times: int, serve: Serve, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_adapter_from_the_store_is_proved_once(dtype, times, serve, bert, make_artifact, monkeypatch):
     """Not again after an eviction from memory; in float32 never, because the first server proved it exactly."""
     async with serve() as running:
         assert (await running.upload(make_artifact(bert, "lora", name="a"))).status_code == 201

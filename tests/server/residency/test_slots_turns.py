@@ -35,9 +35,7 @@ def run_out(clocks: list[asyncio.Timeout]) -> None:
         clock.reschedule(0)
 
 
-async def test_a_store_that_hangs_holds_nobody_up_for_ever(
-    monkeypatch: pytest.MonkeyPatch, clocks: list[asyncio.Timeout]
-) -> None:
+async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch, clocks):
     """Each hanging load has its own timeout; loads from the host tier do not wait for it."""
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b"})
@@ -63,9 +61,7 @@ async def test_a_store_that_hangs_holds_nobody_up_for_ever(
         assert lease.tier == "store"
 
 
-async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(
-    monkeypatch: pytest.MonkeyPatch, clocks: list[asyncio.Timeout]
-) -> None:
+async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch, clocks):
     """If hanging loads have all turns, the next load begins after their timeout."""
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b", "d"})

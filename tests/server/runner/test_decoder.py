@@ -230,9 +230,7 @@ class Shortage(TorchFunctionMode):
         super().__init__()
         self.left = number
 
-    def __torch_function__(
-        self, func: Callable[..., object], types: object, args: Sequence[object] = (), kwargs: object = None
-    ) -> object:
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         self.left -= 1
         if self.left == -1:
             raise MemoryError
@@ -289,9 +287,7 @@ async def test_a_text_that_comes_out_otherwise_is_no_answer(theatre: Theatre) ->
     theatre.check(other)
 
 
-async def test_a_text_whose_numbers_are_not_finite_fails_alone(
-    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_text_whose_numbers_are_not_finite_fails_alone(theatre, monkeypatch):
     """NaN is never a text, and company is not touched."""
     first, second, third = theatre.join(3, 4, 5)
     row, advance = first.ticket.row, Generator._advance
@@ -312,9 +308,7 @@ async def test_a_text_whose_numbers_are_not_finite_fails_alone(
     theatre.check(third)
 
 
-async def test_who_shares_a_step_is_counted_when_that_changes(
-    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_shares_a_step_is_counted_when_that_changes(theatre, monkeypatch):
     """Once for many steps, however often their cost is asked for, and again after a join."""
     counted: list[int] = []
     monkeypatch.setattr(decoder_module, "StepStats", lambda jobs: counted.append(len(jobs)) or StepStats(jobs))

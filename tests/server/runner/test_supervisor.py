@@ -71,9 +71,7 @@ def fail() -> None:
     raise RuntimeError("CUDA error: a kernel met a bad row")
 
 
-async def test_rows_get_their_own_outputs(
-    runner: WorkerSupervisor, batcher: Batcher, bert: Backbone, rows: list[Row]
-) -> None:
+async def test_rows_get_their_own_outputs(runner, batcher, bert, rows):
     """What the queue gives back is what the forward computes."""
     outcome = await batcher.compute(rows)
     expected = forward(bert, rows)
@@ -90,9 +88,7 @@ def panic() -> None:
 
 
 @pytest.mark.parametrize("act", [fail, panic], ids=["exception", "panic"])
-async def test_a_bad_row_fails_alone(
-    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
-) -> None:
+async def test_a_bad_row_fails_alone(runner, batcher, rows, monkeypatch, act):
     """Its neighbours of other requests are answered, and the loop lives on."""
     poison(monkeypatch, [rows[1]], act)
     requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
@@ -150,14 +146,7 @@ def lack_memory() -> None:
 
 
 @pytest.mark.parametrize("act", [refuse_memory, lack_memory], ids=["cpu", "cuda"])
-async def test_rows_that_are_too_many_for_the_memory_are_halved(
-    runner: WorkerSupervisor,
-    bert: Backbone,
-    batcher: Batcher,
-    rows: list[Row],
-    monkeypatch: pytest.MonkeyPatch,
-    act: Callable[[], Any],
-) -> None:
+async def test_rows_that_are_too_many_for_the_memory_are_halved(runner, bert, batcher, rows, monkeypatch, act):
     """Everyone is answered, in batches that fit."""
     sizes = []
 
@@ -174,9 +163,7 @@ async def test_rows_that_are_too_many_for_the_memory_are_halved(
         assert torch.allclose(output.logits, forward(bert, [row])[0].logits, atol=1e-5)
 
 
-async def test_a_row_that_does_not_fit_alone_may_come_back(
-    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_row_that_does_not_fit_alone_may_come_back(runner, batcher, rows, monkeypatch):
     """It is the memory's fault and not the input's, and its neighbours are answered."""
     poison(monkeypatch, [rows[1]], refuse_memory)
     requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
@@ -186,9 +173,7 @@ async def test_a_row_that_does_not_fit_alone_may_come_back(
     assert answers[1].retry_after == 1
 
 
-async def test_what_fails_around_a_batch_fails_the_batch(
-    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_fails_around_a_batch_fails_the_batch(runner, batcher, rows, monkeypatch):
     """Its requests fail at once, and the loop continues."""
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "observe_batch", lambda *_: 1 / 0)
@@ -202,16 +187,7 @@ async def test_what_fails_around_a_batch_fails_the_batch(
     [(Batcher, "_take_late", 2), (BatchRoom, "admits", 1), (BatchRoom, "admits", 3), (FairQueue, "take", 2)],
     ids=["before", "at-the-first", "between", "after"],
 )
-async def test_a_queue_that_fails_loses_nobody(
-    runner: WorkerSupervisor,
-    bert: Backbone,
-    batcher: Batcher,
-    rows: list[Row],
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    method: str,
-    at_call: int,
-) -> None:
+async def test_a_queue_that_fails_loses_nobody(runner, bert, batcher, rows, monkeypatch, owner, method, at_call):
     """Wherever it fails for once while it hands out rows, each of them is computed, and the loop lives on."""
     rows = [rows[0], replace(rows[1], bare=True), rows[2]]  # a row of another kind is another ticket
     failed = fail_once(monkeypatch, owner, method, at_call)
@@ -223,9 +199,7 @@ async def test_a_queue_that_fails_loses_nobody(
     assert batcher.queued_tokens == 0
 
 
-async def test_a_queue_of_long_rows_that_fails_loses_nobody(
-    both: WorkerSupervisor, long_batcher: Batcher, bert: Backbone, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_queue_of_long_rows_that_fails_loses_nobody(both, long_batcher, bert, rows, monkeypatch):
     """Also if it fails after some have left it."""
     rows = [rows[0], replace(rows[0], bare=True), rows[2]]
     failed = fail_once(monkeypatch, BatchRoom, "admits", 2)
@@ -277,9 +251,7 @@ def both(bert: Backbone, long_batcher: Batcher) -> Iterator[WorkerSupervisor]:
     started.join(60)
 
 
-async def test_short_rows_do_not_wait_for_a_long_one(
-    both: WorkerSupervisor, long_batcher: Batcher, bert: Backbone, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_short_rows_do_not_wait_for_a_long_one(both, long_batcher, bert, rows, monkeypatch):
     """It is computed meanwhile by a thread with a lower priority, which ends afterwards; a request may have both."""
     release, priorities, outputs = threading.Event(), dict[str, int](), forward(bert, rows)
 
@@ -304,9 +276,7 @@ async def test_short_rows_do_not_wait_for_a_long_one(
     assert (await long_batcher.compute([rows[0]])).batch_rows == 1
 
 
-async def test_a_stuck_background_is_replaced(
-    both: WorkerSupervisor, long_batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stuck_background_is_replaced(both, long_batcher, rows, monkeypatch):
     """After a longer time than the other thread. Its callers get an error; the next long row is computed."""
     release, entered = threading.Event(), threading.Event()
 
@@ -329,9 +299,7 @@ async def test_a_stuck_background_is_replaced(
     release.set()
 
 
-async def test_a_row_that_is_not_finite_fails_alone(
-    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_row_that_is_not_finite_fails_alone(runner, batcher, rows, monkeypatch):
     """NaN is never sent as an answer."""
     poison(monkeypatch, [rows[1]], lambda: RowOutput(torch.tensor([float("nan"), 1.0])))
     requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
@@ -396,9 +364,7 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
 
 
-async def test_an_output_that_cannot_be_reduced_fails_alone(
-    runner: WorkerSupervisor, batcher: Batcher, rows: list[Row]
-) -> None:
+async def test_an_output_that_cannot_be_reduced_fails_alone(runner, batcher, rows):
     """Requests get what they make of their outputs; another request of the batch is answered."""
 
     def reduce(row: Row, output: RowOutput) -> float:

@@ -2,9 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,7 +15,7 @@ from peltier_server.runner import isolation, watchdog
 from peltier_server.runner.decoder import DecodeGroup
 from peltier_server.runner.worker import Worker
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, until
 from tests.support.server_process import Server
 
 ServeDemo = Callable[..., AbstractAsyncContextManager[Running]]
@@ -52,17 +51,13 @@ def overdue() -> None:
 
 
 @pytest.fixture
-def serve_demo(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> ServeDemo:
+def serve_demo(serve, bert, make_artifact, monkeypatch):
     """`async with serve_demo(**settings) as running`: a server that looks often for what is stuck, with the task
     `demo`; over another backbone and of another type where they are given."""
     monkeypatch.setattr(watchdog, "_MAX_PAUSE_SECONDS", 0.01)
 
     @asynccontextmanager
-    async def start(
-        backbone: Backbone = bert, task_type: str = "classification", **settings: object
-    ) -> AsyncIterator[Running]:
+    async def start(backbone=bert, task_type="classification", **settings):
         async with serve(backbone=backbone.name, **settings) as running:
             await running.upload(make_artifact(backbone, task_type=task_type))
             yield running
@@ -114,9 +109,7 @@ async def until_ready(running: Running) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
-    serve_demo: ServeDemo, hang: Hang, release: threading.Event
-) -> None:
+async def test_a_stuck_batch_fails_and_the_next_ones_do_not(serve_demo, hang, release):
     """Its callers read 424 with the reason; those who waited behind it are answered, by another thread, and so are
     those who come later. Where the lost thread comes back, nothing changes."""
     async with serve_demo() as running:
@@ -141,9 +134,7 @@ async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
         assert (await ready(running)).status_code == 200
 
 
-async def test_a_lost_thread_keeps_no_room_from_others(
-    serve_demo: ServeDemo, bert: Backbone, make_artifact: Callable[..., bytes], hang: Hang, release: threading.Event
-) -> None:
+async def test_a_lost_thread_keeps_no_room_from_others(serve_demo, bert, make_artifact, hang, release):
     """What is deleted while a stuck batch reads it leaves the device's budget at once."""
     async with serve_demo() as running:
         await running.upload(make_artifact(bert, name="other", seed=1))
@@ -158,9 +149,7 @@ async def test_a_lost_thread_keeps_no_room_from_others(
         release.set()
 
 
-async def test_a_stuck_step_fails_its_texts(
-    serve_demo: ServeDemo, t5: Backbone, monkeypatch: pytest.MonkeyPatch, release: threading.Event
-) -> None:
+async def test_a_stuck_step_fails_its_texts(serve_demo, t5, monkeypatch, release):
     """The decoder of the new thread begins empty, and writes what it is asked for next."""
     step = DecodeGroup.step
     async with serve_demo(t5, "text2text") as running:
@@ -173,9 +162,7 @@ async def test_a_stuck_step_fails_its_texts(
 
 
 @pytest.mark.parametrize("kind", ["row", "text"])
-async def test_a_device_that_a_failure_has_broken_is_noticed(
-    kind: str, serve_demo: ServeDemo, t5: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_device_that_a_failure_has_broken_is_noticed(kind, serve_demo, t5, monkeypatch):
     """After a row that fails, and after a text that does, the device is tried; while it does not answer, the server is
     not ready."""
 
@@ -191,9 +178,7 @@ async def test_a_device_that_a_failure_has_broken_is_noticed(
             await until(lambda: running.service.watchdog._unproven_since is not None)
 
 
-async def test_readiness_waits_for_a_thread_that_can_use_the_device(
-    serve_demo: ServeDemo, monkeypatch: pytest.MonkeyPatch, hang: Hang, release: threading.Event
-) -> None:
+async def test_readiness_waits_for_a_thread_that_can_use_the_device(serve_demo, monkeypatch, hang, release):
     """/ready is 503 with the reason, /health stays 200, and both are 200 once the device answers."""
     prove = Worker._check_device
 
@@ -232,9 +217,7 @@ def break_queue(monkeypatch: pytest.MonkeyPatch) -> BreakQueue:
     return begin
 
 
-async def test_a_server_whose_queue_fails_at_every_turn_is_given_up(
-    serve_demo: ServeDemo, break_queue: BreakQueue
-) -> None:
+async def test_a_server_whose_queue_fails_at_every_turn_is_given_up(serve_demo, break_queue):
     """/ready is 503 all the time, and after as many bounds as a thread may be stuck it is the server's failure."""
     async with serve_demo(max_runner_restarts=1) as running:
         mended = break_queue(running)
@@ -265,9 +248,7 @@ async def test_a_queue_that_has_failed_answers_who_waited_in_it(serve_demo: Serv
         await until_ready(running)
 
 
-async def test_a_queue_that_has_failed_is_ready_without_a_request(
-    serve_demo: ServeDemo, break_queue: BreakQueue
-) -> None:
+async def test_a_queue_that_has_failed_is_ready_without_a_request(serve_demo, break_queue):
     """A server that is not ready gets no requests, so it must detect the recovery itself."""
     async with serve_demo(max_runner_restarts=1000) as running:
         mended = break_queue(running)
@@ -294,9 +275,7 @@ async def test_a_runner_that_is_stuck_again_and_again_is_given_up(serve_demo: Se
 
 
 @pytest.mark.slow
-def test_a_process_without_a_runner_ends(
-    bert: Backbone, bert_directory: Path, tmp_path: Path, make_artifact: Callable[..., bytes]
-) -> None:
+def test_a_process_without_a_runner_ends(bert, bert_directory, tmp_path, make_artifact):
     """With status 1 and the reason, so that a supervisor starts it anew; until then /health is 200."""
     flags = ["--backbone", str(bert_directory), "--store", str(tmp_path / "store")]
     bounds = {"PELTIER_MAX_RUNNER_RESTARTS": "1"}
