@@ -233,9 +233,7 @@ def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance:
 
 
 @pytest.mark.parametrize(("backbone", "first", "second"), PAIRS, indirect=["backbone"])
-def test_a_mixed_batch_equals_each_row_alone(
-    first: str, second: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
-):
+def test_a_mixed_batch_equals_each_row_alone(first, second, backbone, zoo):
     """Any two methods in one batch, with twins, other sizes, other lengths and a row without an adapter beside them,
     answer as each row does alone."""
     residents = zoo(backbone)
@@ -253,9 +251,7 @@ def test_a_mixed_batch_equals_each_row_alone(
 @pytest.mark.parametrize(
     ("first", "second"), cover({"first": _presets("t5"), "second": _presets("t5")}, where=_is_pair)
 )
-def test_mixed_texts_equal_each_alone(
-    first: str, second: str, t5: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
-):
+def test_mixed_texts_equal_each_alone(first, second, t5, zoo):
     """Any two methods that decode together, step by step, write what each writes alone, with the same probability."""
     names = [first, second, f"{first}/other", f"{second}/twin", None, first]
     _write_as_alone(t5, zoo(t5), names, max_rows=4)
@@ -268,9 +264,7 @@ def test_all_methods_write_together(t5: Backbone, zoo: Callable[[Backbone], dict
     _write_as_alone(t5, zoo(t5), names[::-1], max_rows=16)
 
 
-def _write_as_alone(
-    backbone: Backbone, residents: dict[str, Resident], names: Sequence[str | None], max_rows: int
-) -> None:
+def _write_as_alone(backbone, residents, names, max_rows):
     rows = _rows(backbone, [residents[name] if name else None for name in names])
     together = [create_draft(backbone, row, Decoding(max_new_tokens=6)) for row in rows]
     generate(backbone, together, max_rows=max_rows)
@@ -316,9 +310,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
 
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(("name", "level"), NATIVE + OTHER_NATIVE, indirect=["level"])
-def test_batches_change_no_bit(
-    name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
-):
+def test_batches_change_no_bit(name, zoo, request):
     """In 8 bits a difference in the last place may grow to a step of an activation, so there is none: three residents
     of every method and rows without an adapter, in both orders, answer as alone to the last bit."""
     backbone = _native(name, request)
@@ -332,9 +324,7 @@ def test_batches_change_no_bit(
 @pytest.mark.parametrize(
     ("name", "level"), [case for case in NATIVE if case[0].startswith(("bert", "modernbert"))], indirect=["level"]
 )
-def test_rows_of_one_text_answer_as_alone(
-    name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
-):
+def test_rows_of_one_text_answer_as_alone(name, zoo, request):
     """All residents and rows without an adapter on two texts, of two scopes: what rows share changes no bit."""
     backbone = _native(name, request)
     plain = _rows(backbone, [None, *zoo(backbone).values(), None])
@@ -355,11 +345,7 @@ def _share(backbone: Backbone, rows: list[Row]) -> float:
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
-def test_rows_of_one_text_share_without_native_kernels(
-    name: str,
-    zoo: Callable[[Backbone], dict[str, Resident]],
-    request: pytest.FixtureRequest,
-):
+def test_rows_of_one_text_share_without_native_kernels(name, zoo, request):
     """The same by layers that Python calls, to rounding."""
     with forced_level("torch"):
         backbone = reloaded(request.getfixturevalue(name))
@@ -373,12 +359,7 @@ def test_rows_of_one_text_share_without_native_kernels(
 
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(("name", "level"), NATIVE + OTHER_NATIVE + NATIVE_RELATIVES, indirect=["level"])
-def test_one_call_of_all_layers_agrees_with_torch(
-    name: str,
-    zoo: Callable[[Backbone], dict[str, Resident]],
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_one_call_of_all_layers_agrees_with_torch(name, zoo, request, monkeypatch):
     """Answers of all methods are those of layers in torch, one by one, to rounding, and so are generated texts."""
     backbone = _native(name, request)
     rows = _rows(backbone, [None, *zoo(backbone).values(), None])
@@ -406,9 +387,7 @@ def test_one_call_of_all_layers_agrees_with_torch(
 
 
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])
-def test_long_neighbours_change_nothing(
-    preset: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
-):
+def test_long_neighbours_change_nothing(preset, backbone, zoo):
     """A one-token text answers the same beside the longest rows there are, of its own adapter and of others."""
     residents = zoo(backbone)
     longest = backbone.tokenizer.encode("a " * 200, max_tokens=backbone.config.max_tokens)
@@ -418,9 +397,7 @@ def test_long_neighbours_change_nothing(
 
 
 @pytest.mark.parametrize("backbone", ["bert", "roberta", "xlm_roberta", "modernbert"], indirect=True)
-def test_shifted_positions_stay_a_rows_own(
-    backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]], make_artifact: MakeArtifact
-):
+def test_shifted_positions_stay_a_rows_own(backbone, zoo, make_artifact):
     """A prefix that counts as positions answers the same beside all other methods as alone, up to its longest text, and
     not as the same prefix does without them."""
     artifact = read_artifact(make_artifact(backbone, "prefix"), backbone)
@@ -455,12 +432,7 @@ def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callab
 
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(("name", "level"), NATIVE, indirect=["level"])
-def test_recording_gates_changes_no_bit(
-    name: str,
-    zoo: Callable[[Backbone], dict[str, Resident]],
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_recording_gates_changes_no_bit(name, zoo, request, monkeypatch):
     """Recorded gates are the same bits in any batch, and answers are those without a record. It takes no more calls of
     the native layers: one for each half of a T5, and one for each side of a convolution."""
     backbone = _native(name, request)
@@ -614,9 +586,7 @@ def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
     return load_backbone(str(directory), dtype="bfloat16"), request.getfixturevalue(request.param)
 
 
-def test_bfloat16_answers_within_its_rounding(
-    half: tuple[Backbone, Backbone], zoo: Callable[[Backbone], dict[str, Resident]]
-):
+def test_bfloat16_answers_within_its_rounding(half, zoo):
     """Who shares the batch moves a bfloat16 answer by no more than bfloat16 itself does (the distance to float32), in
     logits and in what golden examples are judged by: probabilities, or relative log-likelihoods on T5."""
     rows, exact_rows = (
@@ -644,9 +614,7 @@ def test_bfloat16_answers_within_its_rounding(
     ),
     indirect=["half"],
 )
-def test_a_float32_artifact_proves_itself_in_bfloat16(
-    preset: str, half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
-):
+def test_a_float32_artifact_proves_itself_in_bfloat16(preset, half, make_artifact):
     """What was trained and recorded in float32 is accepted by a bfloat16 server."""
     artifact = read_artifact(make_artifact(half[1], preset), half[0])
     assert check_golden(half[0], artifact) == []
@@ -654,9 +622,7 @@ def test_a_float32_artifact_proves_itself_in_bfloat16(
 
 @pytest.mark.parametrize("half", ["t5", "t5_gated"], indirect=True)
 @pytest.mark.parametrize("task_type", ["classification", "regression", "text2text"])
-def test_an_adapter_that_carries_rounding_far_proves_itself_in_bfloat16(
-    task_type: str, half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
-):
+def test_an_adapter_that_carries_rounding_far_proves_itself_in_bfloat16(task_type, half, make_artifact):
     """Whichever draw of a LoRA on every map it is, most of which move these T5s further than any other preset does."""
     labels = {"classification": ("a", "b"), "regression": ("1", "2.5"), "text2text": ()}[task_type]
     for seed in range(3):
@@ -669,9 +635,7 @@ def test_an_adapter_that_carries_rounding_far_proves_itself_in_bfloat16(
     [pytest.param(name, marks=[pytest.mark.slow] if name in ("roberta", "t5_gated") else []) for name in FAMILIES],
     indirect=True,
 )
-def test_another_adapters_weights_are_found_out_in_bfloat16(
-    half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
-):
+def test_another_adapters_weights_are_found_out_in_bfloat16(half, make_artifact):
     """What is allowed for rounding hides no other adapter, but for one that happens to score the same texts alike."""
     passed = []
     for preset in _presets(half[1].config.family):

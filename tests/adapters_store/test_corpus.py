@@ -73,13 +73,7 @@ def by_name(cases: Iterator[Case]) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def verdicts(
-    valid: bytes,
-    hostile: dict[str, bytes],
-    flipped: dict[str, bytes],
-    bert: Backbone,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, Verdict]:
+def verdicts(valid, hostile, flipped, bert, tmp_path_factory):
     """The outcome of each file by its name."""
     files = hostile | flipped | {"denormal": denormal(valid)}
     directory = tmp_path_factory.mktemp("corpus")
@@ -159,9 +153,7 @@ def test_a_refusal_is_readable(verdicts: dict[str, Verdict]):
             assert "Traceback" not in reason
 
 
-def test_a_refusal_takes_few_steps_for_each_byte(
-    verdicts: dict[str, Verdict], hostile: dict[str, bytes], flipped: dict[str, bytes]
-):
+def test_a_refusal_takes_few_steps_for_each_byte(verdicts, hostile, flipped):
     """The number of lines and calls of our code grows with the size of the file, and no faster."""
     long = {name: data for name, data in (hostile | flipped).items() if len(data) > _LONG_BYTES}
     assert len(long) > NUM_FLIPS + 250
@@ -215,9 +207,7 @@ def test_a_refusal_takes_bounded_memory_and_time(measured: list[dict[str, Any]])
 
 
 @pytest.mark.slow  # Another process makes the corpus.
-def test_the_corpus_is_the_same_every_time(
-    hostile: dict[str, bytes], flipped: dict[str, bytes], verdicts: dict[str, Verdict], measured: list[dict[str, Any]]
-):
+def test_the_corpus_is_the_same_every_time(hostile, flipped, verdicts, measured):
     """It is equal in all processes, so that a file name identifies a finding."""
     found = {one["name"]: one for one in measured}
     assert found.keys() == verdicts.keys()

@@ -312,9 +312,7 @@ FORMULAS = cover(
     indirect=["family", "kernels"],
     ids=str,
 )
-def test_a_method_is_its_formula(
-    preset: str, overrides: dict[str, str], family: tuple[Backbone, Path], make_artifact: Any
-):
+def test_a_method_is_its_formula(preset, overrides, family, make_artifact):
     """Logits and gates of the packed forward are those of the padded float64 formulas, to float32 rounding; and the
     adapter's body moves them far more than that."""
     backbone, directory = family

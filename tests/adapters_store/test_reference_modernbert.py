@@ -90,9 +90,7 @@ class ModernReference(Reference):
     indirect=["kernels"],
     ids=str,
 )
-def test_a_method_is_its_formula(
-    preset: str, overrides: dict[str, str], modernbert: Backbone, modernbert_directory: Any, make_artifact: Any
-):
+def test_a_method_is_its_formula(preset, overrides, modernbert, modernbert_directory, make_artifact):
     """Logits and gates are those of the float64 formulas, to float32 rounding, for texts longer than the window."""
     data = make_artifact(modernbert, preset, overrides=overrides, labels=("a", "b", "c"), proved=False)
     artifact = read_artifact(data, modernbert)

@@ -331,9 +331,7 @@ def _long_after_a_prefix(manifest: Json) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_manifest_that_breaks_a_rule_is_told_which(
-    change: Callable[[Json], None], words: str, valid: bytes, bert: Backbone
-):
+def test_a_manifest_that_breaks_a_rule_is_told_which(change, words, valid, bert):
     """The reason names the field and its value, or the rule between two fields."""
     assert words in "\n".join(_refused(_with_manifest(valid, change), bert))
 

@@ -51,9 +51,7 @@ def test_any_bytes_are_counted_in_time_linear_in_their_length() -> None:
     compact=st.booleans(),
     last=st.booleans(),
 )
-def test_a_header_is_split_as_the_whole_text_is_read(
-    metadata: object, table: dict[str, object], compact: bool, last: bool
-) -> None:
+def test_a_header_is_split_as_the_whole_text_is_read(metadata, table, compact, last):
     """This holds for any metadata and table, in any order, with any spaces."""
     header = {**table, "__metadata__": metadata} if last else {"__metadata__": metadata, **table}
     found, rest = split_header(json.dumps(header, separators=(",", ":") if compact else None))

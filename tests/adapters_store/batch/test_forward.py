@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import InputError
@@ -61,9 +60,7 @@ PADDED = SINGLE.model_copy(update={"padded": True})
     ],
     ids=str,
 )
-def test_a_long_input_is_counted_alike_whether_truncated_or_refused(
-    family: str, task: TaskSpec, value: tuple[str, ...], special: int, request: pytest.FixtureRequest
-):
+def test_a_long_input_is_counted_alike_whether_truncated_or_refused(family, task, value, special, request):
     """What is kept and what is dropped are what a refusal names: every text, the template and the special tokens."""
     backbone: Backbone = request.getfixturevalue(family)
     given = value if len(value) > 1 else value[0]
@@ -96,9 +93,7 @@ def test_an_input_that_just_fits_is_not_truncated(task: TaskSpec, bert: Backbone
     ],
     ids=str,
 )
-def test_an_input_that_does_not_fit_is_told_why(
-    task: TaskSpec, value: TaskInput, truncate: bool, sentence: str, bert: Backbone
-):
+def test_an_input_that_does_not_fit_is_told_why(task, value, truncate, sentence, bert):
     """The sentence names what was given and what the task takes."""
     with pytest.raises(InputError, match=re.escape(sentence)):
         encode_input(bert, task, value, truncate=truncate)

@@ -21,13 +21,7 @@ SERVED = choice.choose_backend(CPU, torch.float32)
 
 @pytest.mark.parametrize("chosen", ["torch", "served"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_heads_together_answer_as_each_alone(
-    family: str,
-    chosen: str,
-    make_artifact: Callable[..., bytes],
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_heads_together_answer_as_each_alone(family, chosen, make_artifact, request, monkeypatch):
     """Of several numbers of labels and kinds of pooling, with and without a layer of their own, of every token, without
     a projection, two rows of one head and rows of none; by torch and by what serves here."""
     backbone: Backbone = request.getfixturevalue(family)
@@ -67,9 +61,7 @@ def _plain(row: Row, pooled: Callable[[str], Tensor], number: int) -> Tensor:
 
 
 @pytest.mark.parametrize("chosen", ["torch", "served"])
-def test_heads_of_tokens_and_vectors_share_a_batch(
-    chosen: str, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-):
+def test_heads_of_tokens_and_vectors_share_a_batch(chosen, bert, make_artifact, monkeypatch):
     """A head of every token has one output for each token of its row, one without a projection the vector itself."""
     if chosen == "torch":
         monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)
@@ -97,9 +89,7 @@ def test_heads_of_tokens_and_vectors_share_a_batch(
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_rows_of_any_lengths_are_pooled_as_each_alone(
-    pooling: str, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_rows_of_any_lengths_are_pooled_as_each_alone(pooling, bert, make_artifact):
     """A vector is that of the tokens of its own row."""
     resident = Banks(bert).add(read_artifact(make_artifact(bert, "lora", overrides={"pooling": pooling}), bert))
     rows = [Row(bert.tokenizer.encode(text), resident) for text in ("the plot was dull", "bad", "a good film")]

@@ -30,9 +30,7 @@ def residents(bert: Backbone, make_artifact: MakeArtifact) -> dict[str, Resident
     }
 
 
-def _rows(
-    bert: Backbone, residents: Sequence[Resident | None], text: str = "a film", scope: str | None = "a"
-) -> list[Row]:
+def _rows(bert, residents, text="a film", scope="a"):
     rows = [Row(bert.tokenizer.encode(text), resident, scope=scope) for resident in residents]
     return sorted(rows, key=lambda row: row.order)
 
@@ -59,9 +57,7 @@ def _shape(stages: Sequence[Stage]) -> list[tuple[int, int, int]]:
     ],
     ids=str,
 )
-def test_rows_are_one_until_an_adapter_acts(
-    names: list[str | None], stages: list[tuple[int, int, int]], residents: dict[str, Resident], bert: Backbone
-):
+def test_rows_are_one_until_an_adapter_acts(names, stages, residents, bert):
     """The embeddings are depth 0 to 1, block b is from depth 1 + b on."""
     rows = _rows(bert, [residents[name] if name else None for name in names])
     assert _shape(plan_stages(rows, LAYERS)) == stages
@@ -83,9 +79,7 @@ def test_only_rows_of_one_scope_and_one_text_share(residents: dict[str, Resident
     assert plan_stages([row, *others, row], LAYERS) != []
 
 
-def test_shared_blocks_are_computed_once(
-    residents: dict[str, Resident], bert: Backbone, monkeypatch: pytest.MonkeyPatch
-):
+def test_shared_blocks_are_computed_once(residents, bert, monkeypatch):
     """Tokens of each run of blocks."""
     chosen, runs = type(choose_runner(bert)), list[tuple[int, range]]()
     advance = chosen.advance
@@ -124,9 +118,7 @@ def _values(found: RowGates, expected: RowGates) -> list[tuple[float | None, flo
     return [pair for label, gates in expected.items() for pair in zip(found[label], gates, strict=True)]
 
 
-def test_an_adapter_that_fails_leaves_the_others_alone(
-    residents: dict[str, Resident], bert: Backbone, make_artifact: MakeArtifact
-):
+def test_an_adapter_that_fails_leaves_the_others_alone(residents, bert, make_artifact):
     """Weights that are not finite spoil the rows of their own adapter, not what it shares with others."""
     artifact = read_artifact(make_artifact(bert, "lora", overrides={"first_block": "1"}), bert)
     broken = {name: torch.full_like(tensor, torch.nan) for name, tensor in artifact.tensors.items()}

@@ -75,9 +75,7 @@ def test_a_changed_scale_is_found_out(bert: Backbone, artifact: Artifact):
 
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e39, 4e38])
 @pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
-def test_a_recorded_value_beyond_float32_proves_nothing(
-    value: float, task_type: str, bert: Backbone, make_artifact: MakeArtifact
-):
+def test_a_recorded_value_beyond_float32_proves_nothing(value, task_type, bert, make_artifact):
     """It becomes infinite in the comparison, and every difference from infinity is too large."""
     labels = ("score",) if task_type == "regression" else ("a", "b")
     artifact = read_artifact(make_artifact(bert, "lora", labels=labels, task_type=task_type), bert)
@@ -123,9 +121,7 @@ def test_embeddings_are_compared_as_vectors(bert: Backbone, make_artifact: MakeA
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_recorded_terms_are_different_entries_of_the_vocabulary(
-    place: int, bert: Backbone, make_artifact: MakeArtifact
-):
+def test_recorded_terms_are_different_entries_of_the_vocabulary(place, bert, make_artifact):
     """A number twice, or one beyond the vocabulary, proves nothing."""
     artifact = read_artifact(make_artifact(bert, "lora", task_type="sparse-embedding"), bert)
     assert check_golden(bert, artifact) == []
@@ -173,9 +169,7 @@ def _values(*values: float) -> list[RowOutput]:
     [("bert", 1e-4, 1e-4), ("half", 2**-2, 2**-3), ("bert_int8", 2**-2, 2**-3)],
     indirect=["rounded"],
 )
-def test_each_precision_has_one_tolerance(
-    rounded: Backbone, with_substitute: float, without: float, bert: Backbone, make_artifact: MakeArtifact
-):
+def test_each_precision_has_one_tolerance(rounded, with_substitute, without, bert, make_artifact):
     """For each example, of uploads and of stored versions, in either direction. Without an output on the substitute a
     coarse one is half as large."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
@@ -193,9 +187,7 @@ def test_each_precision_has_one_tolerance(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["bert", "roberta", "modernbert", "t5", "t5_gated"])
-def test_no_sound_adapter_is_refused(
-    name: str, dtype: str, level: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact
-):
+def test_no_sound_adapter_is_refused(name, dtype, level, request, make_artifact):
     """Of any preset, of several kinds of tasks, and with two draws of random weights, in any precision and at any level
     of the processor. It was made in float32 at the best one."""
     exact: Backbone = request.getfixturevalue(name)
@@ -232,9 +224,7 @@ def test_a_recorded_value_that_proves_nothing_is_found_at_any_place(place: int, 
     assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 1
 
 
-def test_an_output_of_other_tokens_is_refused_before_it_is_computed(
-    bert: Backbone, make_artifact: Callable[..., bytes]
-):
+def test_an_output_of_other_tokens_is_refused_before_it_is_computed(bert, make_artifact):
     """So the outputs of an upload are bounded by the size of its header."""
     artifact = read_artifact(make_artifact(bert, "bitfit", task_type="token-classification", labels=["O", "B-x"]), bert)
     first, *others = artifact.manifest.golden

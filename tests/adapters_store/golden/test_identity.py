@@ -1,7 +1,6 @@
 """What an artifact's output on the substitute of its backbone proves."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
@@ -39,9 +38,7 @@ def _with_tensor(own: Artifact, name: str, other: Artifact) -> Artifact:
     "name",
     ["bert", *(pytest.param(one, marks=pytest.mark.slow) for one in ("roberta", "modernbert", "t5", "t5_gated"))],
 )
-def test_every_tensor_of_another_adapter_is_found(
-    name: str, request: pytest.FixtureRequest, make_artifact: MakeArtifact
-):
+def test_every_tensor_of_another_adapter_is_found(name, request, make_artifact):
     """For each preset, each tensor alone, if any output depends on it."""
     backbone: Backbone = request.getfixturevalue(name)
     proof = SubstituteProof(backbone)
@@ -105,18 +102,14 @@ def test_another_number_of_values_is_a_reason(bert: Backbone, artifact: Artifact
     assert reason == "the substitute's output has 2 values, the recorded one 1"
 
 
-def test_all_precisions_share_a_substitute(
-    bert: Backbone, bert_int8: Backbone, bert_directory: Path, artifact: Artifact
-):
+def test_all_precisions_share_a_substitute(bert, bert_int8, bert_directory, artifact):
     """An output is the same on each of them, bit for bit on one machine."""
     half = load_backbone(str(bert_directory), dtype="bfloat16")
     outputs = [SubstituteProof(one).run(artifact).tolist() for one in (bert, half, bert_int8)]
     assert outputs[0] == outputs[1] == outputs[2] == list(artifact.manifest.substitute_output or ())
 
 
-def test_an_output_that_an_earlier_release_recorded_on_a_roberta_still_proves(
-    roberta: Backbone, make_artifact: MakeArtifact
-):
+def test_an_output_that_an_earlier_release_recorded_on_a_roberta_still_proves(roberta, make_artifact):
     """One id of the fixed row is RoBERTa's padding, which took a position when the outputs were recorded."""
     own = read_artifact(make_artifact(roberta, "houlsby"), roberta)
     assert SubstituteProof(roberta).judge(_with_output(own, RECORDED_ON_ROBERTA)) == []

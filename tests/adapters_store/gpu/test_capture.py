@@ -64,9 +64,7 @@ def test_a_capture_that_fails_leaves_the_stream_as_it_was(card: Card):
 @pytest.mark.parametrize(
     ("family", "kernels", "expected"), [("bert", True, True), ("bert", False, False), ("t5", True, False)]
 )
-def test_an_encoder_with_kernels_is_captured(
-    family: str, kernels: bool, expected: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_encoder_with_kernels_is_captured(family, kernels, expected, request, monkeypatch):
     """T5 decodes step by step, and torch's own products ask the host where groups end."""
     chosen = SimpleNamespace(name="triton" if kernels else "torch")
     monkeypatch.setattr(ops_choice, "choose_backend", lambda device, dtype: chosen)

@@ -73,9 +73,7 @@ def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
 def save_adapterhub(tmp_path: Path, bert: Backbone) -> SaveAdapterHub:
     """`save_adapterhub(tensors=…, config=…, **outer)`: LoRA on layer 0's query; None drops a tensor."""
 
-    def save(
-        tensors: dict[str, torch.Tensor | None] | None = None, settings: dict[str, Any] | None = None, **outer: Any
-    ) -> Path:
+    def save(tensors=None, settings=None, **outer):
         directory, hidden = tmp_path / "intents", bert.config.hidden_size
         directory.mkdir()
         query = "bert.encoder.layer.0.attention.self.query.loras.intents"

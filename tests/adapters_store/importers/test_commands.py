@@ -13,14 +13,11 @@ from safetensors.torch import save_file
 
 from tests.adapters_store.importers.conftest import SavePeft
 from tests.support import commands_once
-from tests.support.hub_server import Hub
 
 CLASSIFIER = "base_model.model.classifier"
 
 
-def test_a_directory_becomes_an_artifact_that_loads(
-    save_peft: SavePeft, bert: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_becomes_an_artifact_that_loads(save_peft, bert, tmp_path, capsys):
     """The file is an artifact of this backbone with the directory's name, numbered labels and golden examples."""
     output = tmp_path / "out.safetensors"
     import_("peft", save_peft(), bert.name, output, json_output=True)
@@ -31,9 +28,7 @@ def test_a_directory_becomes_an_artifact_that_loads(
     assert json.loads(capsys.readouterr().out)["bytes"] == output.stat().st_size
 
 
-def test_what_the_checkpoint_does_not_say_is_told_by_options(
-    save_peft: SavePeft, bert: Backbone, tmp_path: Path
-) -> None:
+def test_what_the_checkpoint_does_not_say_is_told_by_options(save_peft, bert, tmp_path):
     """Name, labels, the form of inputs and the golden examples are options."""
     examples, output = tmp_path / "examples.txt", tmp_path / "out.safetensors"
     examples.write_text('["a good film", "bad"]\n["bad", "a film"]\n')
@@ -64,9 +59,7 @@ def test_a_head_may_lie_elsewhere(save_peft: SavePeft, bert: Backbone, tmp_path:
         ({"labels": "nowhere.json"}, "nowhere.json cannot be read as JSON"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
-    options: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone, tmp_path: Path
-) -> None:
+def test_options_that_cannot_be_are_refused(options, sentence, save_peft, bert, tmp_path):
     """Each invalid option gives one sentence, and no file."""
     output = tmp_path / "out.safetensors"
     with pytest.raises(AdapterError, match=sentence):
@@ -82,9 +75,7 @@ def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path:
         import_("peft", tmp_path, "nowhere", tmp_path / "no" / "out.safetensors", name="a")
 
 
-def test_a_refusal_is_one_line_and_status_one(
-    bert: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_is_one_line_and_status_one(bert, tmp_path, monkeypatch, capsys):
     """A directory without an adapter is one sentence on stderr."""
     words = ["import", "peft", str(tmp_path), "--backbone", bert.name, "--output", str(tmp_path / "a.safetensors")]
     monkeypatch.setattr(sys, "argv", ["peltier", *words, "--name", "a"])
@@ -95,9 +86,7 @@ def test_a_refusal_is_one_line_and_status_one(
     assert capsys.readouterr() == ("", f"error: {tmp_path} has none of the files adapter_config.json\n")
 
 
-def test_a_repository_of_the_hub_is_imported_in_one_step(
-    hub: Hub, save_peft: SavePeft, bert: Backbone, tmp_path: Path
-) -> None:
+def test_a_repository_of_the_hub_is_imported_in_one_step(hub, save_peft, bert, tmp_path):
     """Its name is the task's, and the artifact names the commit. An error names the file in the repository."""
     commit = hub.add("acme/Intents", {path.name: path.read_bytes() for path in save_peft().iterdir()})
     output = tmp_path / "out.safetensors"

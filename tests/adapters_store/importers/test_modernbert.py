@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +60,7 @@ def _draw(model: Any) -> Any:
 
 
 @torch.no_grad()
-def _save(
-    model: Any,
-    folder: Path,
-    task: str,
-    lora: Sequence[str] = (QKV,),
-    saved: Sequence[str] = (),
-    *,
-    classified: bool = True,
-) -> Path:
+def _save(model, folder, task, lora=(QKV,), saved=(), *, classified=True):
     """An adapter of rank 2 and alpha 4 on `lora` in PEFT's format, with the modules `saved` and the classifier if it is
     `classified`; it is merged into `model`."""
     folder.mkdir()
@@ -104,10 +96,7 @@ def _answers(model: Any, backbone: Backbone) -> list[torch.Tensor]:
         ("QUESTION_ANS", "cls", (QKV,), ("head.norm",)),
     ],
 )
-def test_a_classifier_answers_as_that_of_transformers(
-    task: str, pooling: str, lora: tuple[str, ...], saved: tuple[str, ...],
-    pretrained: Callable[[str], Path], make_artifact: Callable[..., bytes], tmp_path: Path,
-) -> None:  # fmt: skip
+def test_a_classifier_answers_as_that_of_transformers(task, pooling, lora, saved, pretrained, make_artifact, tmp_path):
     """The dense layer and the norm before it are those that the adapter has, else those of the backbone's files. Rows
     of other heads in the batch change nothing."""
     directory = pretrained(pooling)

@@ -40,9 +40,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 
 @pytest.mark.parametrize(("origin", "case"), [(origin, case) for origin, cases in OUTCOMES.items() for case in cases])
-def test_an_import_answers_as_its_library_does_or_is_refused(
-    origin: str, case: str, saved: dict[str, Path], request: pytest.FixtureRequest
-) -> None:
+def test_an_import_answers_as_its_library_does_or_is_refused(origin, case, saved, request):
     """Each adapter that a library can save gives the library's logits when served, or is refused with a reason."""
     folder = saved[origin] / case
     check_case(origin, folder, backbone_of(folder, request))

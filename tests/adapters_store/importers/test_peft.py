@@ -45,9 +45,7 @@ SIDES = {"A": (2, 48), "B": (48, 2)}
         ({"alpha_pattern": {"(": 1}}, "alpha_pattern .* has an invalid regular expression"),
     ],
 )
-def test_settings_that_change_the_answers_are_refused(
-    settings: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone
-) -> None:
+def test_settings_that_change_the_answers_are_refused(settings, sentence, save_peft, bert):
     """The error names the unsupported or unknown setting with its value."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft(**settings), bert)
@@ -69,9 +67,7 @@ def test_settings_that_change_the_answers_are_refused(
         ("base_model.model.classifier.weight", torch.ones(2, 32), r"it must be \[any, 48\]"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused(
-    name: str, tensor: torch.Tensor | None, sentence: str, save_peft: SavePeft, bert: Backbone
-) -> None:
+def test_tensors_that_do_not_fit_are_refused(name, tensor, sentence, save_peft, bert):
     """The error names the missing, unknown or wrongly shaped tensor, and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({name: tensor}), bert)
@@ -121,14 +117,7 @@ def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft
         ({"value": 5}, {"^bert.*query": 16}, "0.14.0", 4),
     ],
 )
-def test_patterns_are_read_as_the_version_that_saved_them_did(
-    ranks: dict[str, int],
-    alphas: dict[str, int],
-    version: str | None,
-    alpha: int,
-    save_peft: SavePeft,
-    bert: Backbone,
-) -> None:
+def test_patterns_are_read_as_the_version_that_saved_them_did(ranks, alphas, version, alpha, save_peft, bert):
     """Before 0.14 the first pattern of both tables is that of the rank and of the alpha, and before 0.15 none may begin
     with ^. Without a version a rule counts if it gives the rank that the tensors have."""
     path = save_peft(rank_pattern=ranks, alpha_pattern=alphas, peft_version=version)
@@ -137,9 +126,7 @@ def test_patterns_are_read_as_the_version_that_saved_them_did(
     torch.testing.assert_close(tensors["lora.down"][0, 0] @ tensors["lora.up"][0, 0], alpha / 2 * product.T)
 
 
-def test_patterns_that_versions_read_differently_are_refused_without_a_version(
-    save_peft: SavePeft, bert: Backbone
-) -> None:
+def test_patterns_that_versions_read_differently_are_refused_without_a_version(save_peft, bert):
     """The tensors tell the rank, but not the alpha."""
     path = save_peft(rank_pattern={"query": 2}, alpha_pattern={"self.query": 16})
     with pytest.raises(
@@ -170,9 +157,7 @@ def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> Non
 
 
 @pytest.mark.parametrize("other", ["roberta", "electra", "mpnet"])
-def test_an_adapter_of_another_family_is_refused(
-    other: str, save_peft: SavePeft, request: pytest.FixtureRequest
-) -> None:
+def test_an_adapter_of_another_family_is_refused(other, save_peft, request):
     """The maps of these families have the same sizes, and some also the same names."""
     with pytest.raises(AdapterError, match=f"modules begin with 'bert.'; this backbone's family is {other}"):
         read_peft(save_peft(), request.getfixturevalue(other))
@@ -256,18 +241,14 @@ def test_factors_of_inputs_move_to_where_they_are_the_same(save_peft: SavePeft, 
         ("attention.self", (48, 1), r"IA3 adapts 'encoder\.layer\.0\.attention\.self'; only linear maps of this"),
     ],
 )
-def test_factors_that_do_not_fit_are_refused(
-    module: str, shape: tuple[int, int], sentence: str, save_peft: SavePeft, bert: Backbone
-) -> None:
+def test_factors_that_do_not_fit_are_refused(module, shape, sentence, save_peft, bert):
     """The error names the module or the width."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({**NO_LORA, f"{LAYER}.{module}.ia3_l": torch.ones(shape)}, peft_type="IA3"), bert)
 
 
 @torch.inference_mode()
-def test_dora_divides_by_the_norms_of_the_adapted_weights(
-    save_peft: SavePeft, bert: Backbone, bert_directory: Path
-) -> None:
+def test_dora_divides_by_the_norms_of_the_adapted_weights(save_peft, bert, bert_directory):
     """The answers are those of a backbone whose query map is m (W + s B A) / |W + s B A|, row by row."""
     path = save_peft({f"{QUERY}.lora_magnitude_vector": torch.rand(48) + 0.5}, use_dora=True)
     own = {n.removeprefix("base_model.model."): t for n, t in load_file(path / "adapter_model.safetensors").items()}
@@ -303,9 +284,7 @@ def test_vera_is_a_lora_of_parts_of_its_shared_matrices(save_peft: SavePeft, ber
 SHARED = "base_model.model.model.layers.1.self_attn"
 
 
-def test_keys_and_values_that_heads_share_are_adapted_for_all_of_them(
-    save_peft: SavePeft, eurobert: Backbone, eurobert_directory: Path
-) -> None:
+def test_keys_and_values_that_heads_share_are_adapted_for_all_of_them(save_peft, eurobert, eurobert_directory):
     """An imported LoRA of both answers as transformers' EuroBERT with the products in its narrow maps."""
     torch.manual_seed(3)
     model = EuroBertForTokenClassification.from_pretrained(eurobert_directory, num_labels=2).eval()
@@ -336,9 +315,7 @@ def _deberta_lora(module: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("modules", [("value_proj",), ("query_proj", "key_proj", "value_proj")], ids=",".join)
-def test_lora_of_a_deberta_answers_as_there(
-    modules: tuple[str, ...], save_peft: SavePeft, deberta_directory: Path, tmp_path: Path
-) -> None:
+def test_lora_of_a_deberta_answers_as_there(modules, save_peft, deberta_directory, tmp_path):
     """With a classifier, as transformers' model with the products in its maps. Queries and keys need maps that
     distances do not share."""
     torch.manual_seed(3)

@@ -136,9 +136,7 @@ def test_a_tensor_that_no_setting_promises_is_refused(case: str, saved: Callable
         ("t5-lora-everywhere", {"bias": "all", "peft_version": "0.20.0"}, "has no weights of 'decoder.*_bias', 'encod"),
     ],
 )  # fmt: skip
-def test_a_configuration_that_says_other_than_its_file_is_refused(
-    case: str, settings: dict[str, Any], sentence: str, saved: Callable[[str], Saved]
-) -> None:
+def test_a_configuration_that_says_other_than_its_file_is_refused(case, settings, sentence, saved):
     """The error names the tensor or the module, and the setting."""
     adapter = saved(case)
     with pytest.raises(AdapterError, match=sentence):
@@ -170,9 +168,7 @@ def test_ranks_and_alphas_may_all_be_those_of_patterns(saved: Callable[[str], Sa
 
 
 @pytest.mark.parametrize("mapping", [{"base_model_class": "BertModel"}, None])
-def test_an_encoder_without_a_task_type_has_no_head(
-    mapping: dict[str, str] | None, saved: Callable[[str], Saved]
-) -> None:
+def test_an_encoder_without_a_task_type_has_no_head(mapping, saved):
     """PEFT saves the class of its model instead. Such an encoder may have been loaded without its pooler."""
     adapter = saved("bert-lora-features")
     adapter.options = TaskOptions(task_type="embedding", pooling="mean")

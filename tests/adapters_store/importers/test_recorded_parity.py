@@ -11,9 +11,7 @@ from tests.adapters_store.importers.record_parity import RECORDED, unpack
 
 
 @pytest.mark.parametrize(("origin", "case"), [(origin, case) for origin, cases in RECORDED.items() for case in cases])
-def test_an_import_answers_as_recorded_or_is_refused(
-    origin: str, case: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_an_import_answers_as_recorded_or_is_refused(origin, case, tmp_path, request):
     """An adapter that a library saved gives the library's logits when served, or is refused with a reason."""
     folder = unpack(origin, case, tmp_path)
     check_case(origin, folder, backbone_of(folder, request))

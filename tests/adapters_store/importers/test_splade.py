@@ -48,9 +48,7 @@ def weights(wanted: Import, backbone: Backbone) -> torch.Tensor:
 
 @pytest.mark.parametrize("family", MASKED)
 @torch.no_grad()
-def test_a_masked_language_model_is_a_sparse_embedding(
-    family: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_masked_language_model_is_a_sparse_embedding(family, tmp_path, request):
     """Its terms have the weights of SPLADE's equations, computed by transformers."""
     path = save(AutoModelForMaskedLM, family, request, tmp_path / "splade")
     backbone = load_backbone(str(path))
@@ -69,9 +67,7 @@ def test_a_masked_language_model_is_a_sparse_embedding(
 
 
 @pytest.mark.parametrize("family", MASKED)
-def test_a_head_without_one_of_its_tensors_is_refused(
-    family: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_head_without_one_of_its_tensors_is_refused(family, tmp_path, request):
     """A bias that is missing is not taken for zeros."""
     path = save(AutoModelForMaskedLM, family, request, tmp_path / "splade")
     backbone, whole = load_backbone(str(path)), load_file(path / "model.safetensors")

@@ -173,9 +173,7 @@ def test_nothing_happens_where_no_op_is(backend: Backend):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_all_layers_are_one_native_call(
-    level: str, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-):
+def test_all_layers_are_one_native_call(level, bert, make_artifact, monkeypatch):
     """For any number of adapters and presets, at each level; the heads are another one."""
     with forced_level(level):
         assert _native_calls(reloaded(bert), make_artifact, monkeypatch) == ["run_stack", "adapt"]

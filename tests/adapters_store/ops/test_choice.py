@@ -11,9 +11,7 @@ pytest.importorskip("triton", reason="Triton has no build for this machine")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels run here")
-def test_a_gpu_where_the_kernels_fail_is_served_by_torch(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_gpu_where_the_kernels_fail_is_served_by_torch(caplog, monkeypatch):
     """Without a C compiler, a driver or a device. The log has the reason once, and no dtype is tried again."""
     monkeypatch.setattr(choice, "_failed_devices", set())
     with caplog.at_level(logging.WARNING):

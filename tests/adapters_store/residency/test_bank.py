@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -100,9 +100,7 @@ def test_a_bank_stays_for_the_next_adapter_of_its_kind(bert: Backbone, make_arti
     assert other.head is head
 
 
-def test_only_the_banks_used_last_stay_without_adapters(
-    bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_the_banks_used_last_stay_without_adapters(bert, make_artifact, monkeypatch):
     """Any number of signatures takes the memory of a few."""
     monkeypatch.setattr("peltier_adapters.residency.bank.MAX_RECENT", 2)
     banks = Banks(bert)
@@ -129,9 +127,7 @@ def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: Ma
     assert resident.nbytes == artifact.nbytes
 
 
-def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
-    bert_bfloat16: Backbone, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(bert_bfloat16, bert, make_artifact, monkeypatch):
     """Heads in float32, and nothing else: what was copied to the device is free. A bias has become the difference to
     the one that it replaces."""
     triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
@@ -147,9 +143,7 @@ def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
 
 
 @pytest.mark.parametrize("family", ["bert", "deberta"])
-def test_any_backend_reads_what_another_has_prepared(
-    family: str, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-):
+def test_any_backend_reads_what_another_has_prepared(family, make_artifact, monkeypatch, request):
     """On a GPU torch takes the batches over if a kernel fails after adapters were loaded, and it always computes those
     of a DeBERTa."""
     triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
@@ -206,9 +200,7 @@ class _Shortage(TorchFunctionMode):
         super().__init__()
         self.left = number
 
-    def __torch_function__(
-        self, func: Callable[..., object], types: object, args: Sequence[object] = (), kwargs: object = None
-    ) -> object:
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         self.left -= 1
         if self.left == -1:
             raise MemoryError

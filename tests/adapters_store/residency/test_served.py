@@ -129,9 +129,7 @@ def test_a_batch_builds_no_maps(preset: str, large: Callable[[str, Backbone], li
 
 
 @pytest.mark.parametrize(("preset", "level"), cover({"preset": ("phm", "compacter"), "level": LEVELS}))
-def test_mixed_is_alone_to_the_last_bit(
-    preset: str, level: str, large: Callable[[str, Backbone], list[Resident]], bert: Backbone
-):
+def test_mixed_is_alone_to_the_last_bit(preset, level, large, bert):
     """Beside another adapter of its kind, in any order, at each level of the kernels."""
     with forced_level(level):
         backbone = reloaded(bert)

@@ -1,7 +1,6 @@
 """Copies of adapters to the device, and which streams wait for which."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from peltier_adapters.artifact.weights import AdapterWeights, Layout
 from peltier_adapters.residency import transfer
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.transfer import CopyStream, create_transfer, share_host
-from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from tests.adapters_store import fake_card
@@ -26,9 +24,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 
 @pytest.fixture
-def resident(
-    card: Card, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> Resident:
+def resident(card, bert, make_artifact, monkeypatch):
     """A LoRA copied by the copy stream."""
     artifact = read_artifact(make_artifact(bert, "lora"), bert)
     monkeypatch.setattr("peltier_adapters.residency.bank.create_transfer", CopyStream)

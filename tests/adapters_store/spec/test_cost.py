@@ -115,9 +115,7 @@ def test_every_map_is_counted_as_it_is_served(overrides: dict[str, str], bert: B
 
 @pytest.mark.parametrize("backbone", ["bert", "t5", "t5_gated"])
 @pytest.mark.parametrize("gated", ["true", "false"])
-def test_lora_on_all_linear_maps(
-    backbone: str, gated: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest
-):
+def test_lora_on_all_linear_maps(backbone, gated, make_artifact, request):
     """Also on feed-forward layers, and with an attention that is narrower than the hidden states."""
     own: Backbone = request.getfixturevalue(backbone)
     overrides = {"targets": "all-linear", "rank": "3", "gated": gated}

@@ -1,6 +1,6 @@
 """Whole batches with Triton's kernels, compared with torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.backbone import Backbone
 
-MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
 # The interpreter takes seconds for each adapter of a T5; its ops are also compared one by one.
 BATCHES = (
@@ -46,10 +45,7 @@ TRITON = TritonBackend(torch.device("cpu"), torch.float32)
 
 
 @pytest.mark.parametrize(("family", "presets"), BATCHES)
-def test_a_mixed_batch_answers_as_by_torch(
-    family: str, presets: Sequence[str], make_artifact: MakeArtifact, request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+def test_a_mixed_batch_answers_as_by_torch(family, presets, make_artifact, request, monkeypatch):
     """Adapters of every kind of part and head beside a row of none: the same logits within 1e-5, and the same gates."""
     backbone: Backbone = request.getfixturevalue(family)
     files = [
@@ -78,9 +74,7 @@ def test_a_mixed_batch_answers_as_by_torch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["t5", pytest.param("umt5", marks=pytest.mark.slow)])
-def test_texts_are_written_as_by_torch(
-    family: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-):
+def test_texts_are_written_as_by_torch(family, make_artifact, request, monkeypatch):
     """Each token attends to its adapter's prefix and to the tokens before it, in two texts of different lengths."""
     t5: Backbone = request.getfixturevalue(family)
     files = [make_artifact(t5, preset, proved=False, labels=("good", "bad")) for preset in ("unipelt-apl", "bitfit")]

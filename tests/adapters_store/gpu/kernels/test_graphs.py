@@ -60,9 +60,7 @@ def _assert_equal(found: Sequence[RowOutput], expected: Sequence[RowOutput]) -> 
 
 
 @pytest.mark.parametrize("presets", [ENCODERS[start::4] for start in range(4)], ids="+".join)
-def test_every_preset_answers_as_by_torch(
-    presets: Sequence[str], bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
-):
+def test_every_preset_answers_as_by_torch(presets, bert, make_artifact, monkeypatch):
     """Two adapters of each, each in a row of its own, beside rows of none."""
     residents, graphs, draw = _residents(bert, make_artifact, presets), _graphs(bert), random.Random(presets[0])
     bare = Row(bert.tokenizer.encode("a good film"))

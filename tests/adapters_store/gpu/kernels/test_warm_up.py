@@ -26,9 +26,7 @@ def test_the_kernels_of_a_backbone_pass(family: str, left_out: list[str], reques
 
 
 @pytest.mark.parametrize("family", ["bert", "t5_gated"])
-def test_wrong_attention_is_noticed(
-    family: str, left_out: list[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-):
+def test_wrong_attention_is_noticed(family, left_out, request, monkeypatch):
     """As is an error of the compiler or of the driver."""
     backbone = request.getfixturevalue(family)
     monkeypatch.setattr(Attention, "attend", lambda self, query, *others, **options: torch.zeros_like(query))

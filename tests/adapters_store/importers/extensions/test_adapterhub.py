@@ -12,9 +12,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 
 
 @pytest.mark.parametrize(("version", "scale"), [("adapters.1.0.1", 1), ("adapters.1.1.0", 4), ("3.2.1", 4)])
-def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
-    version: str, scale: int, save_adapterhub: SaveAdapterHub, bert: Backbone
-) -> None:
+def test_lora_of_early_versions_has_the_scale_it_was_trained_with(version, scale, save_adapterhub, bert):
     """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, scale by alpha /
     r."""
     b = torch.ones(bert.config.hidden_size, 2)
@@ -40,9 +38,7 @@ def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
         ),
     ],
 )
-def test_an_adapter_of_another_model_or_kind_is_refused(
-    outer: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
-) -> None:
+def test_an_adapter_of_another_model_or_kind_is_refused(outer, sentence, save_adapterhub, bert):
     """The error names what was found and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub(**outer), bert)
@@ -59,9 +55,7 @@ def test_an_adapter_of_another_model_or_kind_is_refused(
         ({"alpha": "two"}, "alpha is 'two'; it must be a number"),
     ],
 )
-def test_settings_that_change_the_answers_are_refused(
-    settings: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
-) -> None:
+def test_settings_that_change_the_answers_are_refused(settings, sentence, save_adapterhub, bert):
     """A setting that is not supported, or not known, is named with its value."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub(settings=settings), bert)
@@ -85,9 +79,7 @@ def test_settings_that_change_the_answers_are_refused(
         (QUERY.replace("layer.0", "layer.7") + ".lora_A", torch.ones(2, 48), "has tensor .*layer.7.* does not promise"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused(
-    name: str, tensor: torch.Tensor | None, sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
-) -> None:
+def test_tensors_that_do_not_fit_are_refused(name, tensor, sentence, save_adapterhub, bert):
     """The error names the missing, unknown or wrongly shaped tensor, and what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub({name: tensor}), bert)
@@ -117,13 +109,7 @@ def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: Sav
         ("bert", PFEIFFER | {"reduction_factor": "4"}, "reduction_factor of layer 0 is '4'; it must be a number above"),
     ],
 )
-def test_adapters_that_a_family_does_not_have_are_refused(
-    family: str,
-    settings: dict[str, object],
-    sentence: str,
-    save_adapterhub: SaveAdapterHub,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_adapters_that_a_family_does_not_have_are_refused(family, settings, sentence, save_adapterhub, request):
     """The error names the setting, and not the tensors that BERT would have."""
     backbone: Backbone = request.getfixturevalue(family)
     with pytest.raises(AdapterError, match=sentence):
@@ -178,9 +164,7 @@ def test_a_prefix_of_another_length_is_refused(length: int, save_adapterhub: Sav
         read_adapterhub(save_adapterhub(tensors, config=config), bert)
 
 
-def test_a_backbone_that_the_library_does_not_know_is_refused(
-    save_adapterhub: SaveAdapterHub, nomic_bert: Backbone
-) -> None:
+def test_a_backbone_that_the_library_does_not_know_is_refused(save_adapterhub, nomic_bert):
     """Its modules have other names than the file's tensors."""
     path = save_adapterhub(model_type="nomic_bert", settings={"output_lora": True})
     with pytest.raises(AdapterError, match=r"has no tensor 'layers.0.mlp.down_proj.loras.intents.lora_A'"):

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -47,9 +46,7 @@ def test_each_tensor_that_is_saved_is_needed(case: str, tmp_path: Path, request:
 
 
 @pytest.mark.parametrize("case", ["bert-seq_bn-scaled", "bert-compacter++", "bert-prefix-flat", "roberta-unipelt"])
-def test_the_sizes_of_tensors_are_those_of_the_settings(
-    case: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_sizes_of_tensors_are_those_of_the_settings(case, tmp_path, request):
     """Ranks, widths and lengths are promised too."""
     folder = unpack("adapterhub", case, tmp_path)
     backbone = backbone_of(folder, request)
@@ -100,9 +97,7 @@ def test_the_sizes_of_tensors_are_those_of_the_settings(
         ("prefix_tuning", {"flat": 1}, "flat is 1; it must be true or false"),
     ],
 )
-def test_tensors_that_no_setting_promises_are_refused(
-    kind: str | None, settings: dict[str, Any], sentence: str, bert: Backbone, tmp_path: Path
-) -> None:
+def test_tensors_that_no_setting_promises_are_refused(kind, settings, sentence, bert, tmp_path):
     """The names and the numbers in the settings say which tensors there are, not the file."""
     folder = unpack("adapterhub", "bert-unipelt", tmp_path)
     file = folder / "adapter_config.json"
@@ -150,9 +145,7 @@ def test_a_head_without_its_configuration_is_refused(case: str, tmp_path: Path, 
         ({"layers": 3}, "layers is 3, which is not supported"),
     ],
 )
-def test_settings_of_a_head_that_are_not_its_tensors_are_refused(
-    settings: dict[str, Any], sentence: str, bert: Backbone, tmp_path: Path
-) -> None:
+def test_settings_of_a_head_that_are_not_its_tensors_are_refused(settings, sentence, bert, tmp_path):
     """Outputs, names, layers and activation are those that the library saved."""
     folder = unpack("adapterhub", "bert-seq_bn-flexible", tmp_path)
     file = folder / "head_config.json"

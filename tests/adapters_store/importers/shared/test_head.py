@@ -101,9 +101,7 @@ def test_spans_of_a_transformers_model(bare: Path, bert: Backbone, bert_director
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
-def test_a_ranking_is_a_classifier_of_one_label(
-    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_ranking_is_a_classifier_of_one_label(bare, bert, bert_directory, tmp_path):
     """A cross-encoder has one output; the user names the task type."""
     model = BertForSequenceClassification.from_pretrained(bert_directory, num_labels=1)
     model.save_pretrained(tmp_path / "model")
@@ -119,9 +117,7 @@ def test_a_ranking_is_a_classifier_of_one_label(
 
 
 @pytest.mark.parametrize("family", ["distilbert", "electra"])
-def test_a_classifier_has_the_activation_of_its_family(
-    family: str, bare: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_classifier_has_the_activation_of_its_family(family, bare, tmp_path, request):
     """DistilBERT has relu and ELECTRA gelu."""
     backbone: Backbone = request.getfixturevalue(family)
     model = AutoModelForSequenceClassification.from_pretrained(backbone.name, num_labels=3)
@@ -146,9 +142,7 @@ def test_a_classifier_without_the_layer_before_it_is_refused(bare: Path, distilb
 
 
 @pytest.mark.parametrize("family", ["roberta", "electra", "mpnet"])
-def test_a_classifier_that_its_family_does_not_have_is_refused(
-    family: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_classifier_that_its_family_does_not_have_is_refused(family, tmp_path, request):
     """BERT's classifier reads a pooler, and that of these families a layer of its own."""
     tensors = {"classifier.weight": torch.ones(3, 48), "classifier.bias": torch.ones(3)}
     tensors |= {"pooler.dense.weight": torch.ones(48, 48), "pooler.dense.bias": torch.ones(48)}
@@ -157,9 +151,7 @@ def test_a_classifier_that_its_family_does_not_have_is_refused(
         read_plain_head(tmp_path / "head.safetensors", None, request.getfixturevalue(family).config)
 
 
-def test_a_cross_encoder_of_sentence_transformers(
-    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_cross_encoder_of_sentence_transformers(bare, bert, bert_directory, tmp_path):
     """Its directory lists modules, but its head is a classifier, whose number ranks."""
     model = BertForSequenceClassification.from_pretrained(bert_directory, num_labels=1)
     model.save_pretrained(tmp_path / "model")
@@ -172,9 +164,7 @@ def test_a_cross_encoder_of_sentence_transformers(
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "mpnet", "deberta", "modernbert"])
-def test_a_head_without_one_of_its_tensors_is_refused(
-    family: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_head_without_one_of_its_tensors_is_refused(family, tmp_path, request):
     """A bias that is missing is not taken for zeros, nor a pooler for the backbone's."""
     backbone: Backbone = request.getfixturevalue(family)
     model = AutoModelForSequenceClassification.from_pretrained(backbone.name, num_labels=3)
@@ -189,9 +179,7 @@ def test_a_head_without_one_of_its_tensors_is_refused(
             read_plain_head(tmp_path, None, backbone.config)
 
 
-def test_a_modernbert_head_has_the_pooling_of_its_own_configuration(
-    save_peft: SavePeft, modernbert: Backbone, tmp_path: Path
-) -> None:
+def test_a_modernbert_head_has_the_pooling_of_its_own_configuration(save_peft, modernbert, tmp_path):
     """The backbone's may be another: it is the model's class that pools."""
     dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")
     tensors: dict[str, torch.Tensor | None] = {
@@ -240,9 +228,7 @@ def _save_sentence_model(directory: Path, dense: dict[str, Any] | None = None, *
 
 
 @pytest.mark.parametrize(("act", "size"), [(None, 48), ("torch.nn.modules.linear.Identity", 20), ("torch.nn.Tanh", 48)])
-def test_a_sentence_model_says_how_its_vectors_are_made(
-    act: str | None, size: int, bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_sentence_model_says_how_its_vectors_are_made(act, size, bare, bert, bert_directory, tmp_path):
     """The mean of the states, optionally after a dense layer with or without a tanh."""
     dense = {"out_features": size, "activation_function": act} if act else None
     head = _save_sentence_model(tmp_path / "model", dense)
@@ -268,9 +254,7 @@ def test_a_sentence_model_says_how_its_vectors_are_made(
         ({"out_features": 48, "activation_function": "torch.nn.GELU"}, "after 48 outputs is GELU"),
     ],
 )
-def test_vectors_that_no_head_makes_are_refused(
-    dense: dict[str, Any], sentence: str, bare: Path, bert: Backbone, tmp_path: Path
-) -> None:
+def test_vectors_that_no_head_makes_are_refused(dense, sentence, bare, bert, tmp_path):
     """The error names the activation and the sizes."""
     head = _save_sentence_model(tmp_path / "model", dense)
     with pytest.raises(AdapterError, match=sentence):
@@ -311,9 +295,7 @@ def test_a_pooling_other_than_that_of_the_modules_is_refused(save_peft: SavePeft
 @pytest.mark.parametrize(
     ("family", "module"), [("bert", "encoder.layer.0.attention.self.query"), ("modernbert", "layers.0.attn.Wo")]
 )
-def test_features_are_pooled_as_those_of_the_backbone(
-    family: str, module: str, save_peft: SavePeft, request: pytest.FixtureRequest
-) -> None:
+def test_features_are_pooled_as_those_of_the_backbone(family, module, save_peft, request):
     """A sentence-transformers backbone of any family names its pooling."""
     backbone: Backbone = request.getfixturevalue(family)
     dropped = ("bert.encoder.layer.0.attention.self.query.lora_A", "bert.encoder.layer.0.attention.self.query.lora_B")

@@ -12,7 +12,6 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_adapters.importers.shared.checkpoint import ConfigFile
 from peltier_adapters.importers.shared.labels import label_names
-from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast, TextClassificationPipeline
@@ -69,9 +68,7 @@ def _import(bare: Path, head: Path, backbone: Backbone, **options: Any) -> Manif
         {"id2label": {"0": "LABEL_1", "1": "LABEL_0", "2": "LABEL_2"}},
     ],
 )
-def test_answers_have_the_labels_and_scores_of_the_pipeline(
-    settings: dict[str, Any], bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_answers_have_the_labels_and_scores_of_the_pipeline(settings, bare, bert, bert_directory, tmp_path):
     """A softmax or a sigmoid, as `problem_type` says, by the names of `id2label`."""
     folder = _save_model(bert_directory, tmp_path / "model", **settings)
     wanted = Import("peft", bare, "labels", folder)
@@ -151,14 +148,7 @@ def test_two_labels_of_one_name_are_refused(bare: Path, bert: Backbone, bert_dir
         {"id2label": BY_ID, "label2id": BY_NAME | {"never": 3}},
     ],
 )
-def test_given_labels_take_the_place_of_tables_that_contradict(
-    settings: dict[str, Any],
-    bare: Path,
-    bert: Backbone,
-    bert_directory: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_given_labels_take_the_place_of_tables_that_contradict(settings, bare, bert, bert_directory, tmp_path, caplog):
     """A line says so; there must still be one label for each output."""
     folder = _save_model(bert_directory, tmp_path / "model", **settings)
     with pytest.raises(AdapterError, match=r"config\.json: "):
@@ -197,33 +187,20 @@ def test_problems_that_do_not_fit_the_outputs_are_refused(
         (3, None, "multilabel", "multilabel"),
     ],
 )
-def test_the_problem_is_the_type_of_the_task(
-    num_labels: int,
-    problem: str | None,
-    given: TaskType | None,
-    found: str,
-    bare: Path,
-    bert: Backbone,
-    bert_directory: Path,
-    tmp_path: Path,
-) -> None:
+def test_the_problem_is_the_type_of_the_task(num_labels, problem, given, found, bare, bert, bert_directory, tmp_path):
     """A head of one output may also rank; without a problem the options decide."""
     folder = _save_model(bert_directory, tmp_path / "model", num_labels, problem_type=problem)
     assert _import(bare, folder, bert, task_type=given).task.type == found
 
 
-def test_a_type_other_than_the_heads_is_refused(
-    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_type_other_than_the_heads_is_refused(bare, bert, bert_directory, tmp_path):
     """Labels that do not exclude each other are never answered with a softmax."""
     folder = _save_model(bert_directory, tmp_path / "model", problem_type="multi_label_classification")
     with pytest.raises(AdapterError, match="classification was given; the checkpoint's head is for multilabel"):
         _import(bare, folder, bert, task_type="classification")
 
 
-def test_the_heads_labels_in_another_order_are_refused(
-    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_the_heads_labels_in_another_order_are_refused(bare, bert, bert_directory, tmp_path):
     """Other names are accepted: they are a translation."""
     folder = _save_model(bert_directory, tmp_path / "model", id2label=BY_ID)
     with pytest.raises(AdapterError, match=r"labels yes, maybe, no were given; .* in another order: no, maybe, yes"):
@@ -231,9 +208,7 @@ def test_the_heads_labels_in_another_order_are_refused(
     assert _import(bare, folder, bert, labels=("nein", "vielleicht", "ja")).task.labels == ("nein", "vielleicht", "ja")
 
 
-def test_a_head_without_names_is_said(
-    bare: Path, bert: Backbone, bert_directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_head_without_names_is_said(bare, bert, bert_directory, tmp_path, caplog):
     """Numbers are the names then."""
     folder = _save_model(bert_directory, tmp_path / "model")
     assert _import(bare, folder, bert).task.labels == ("0", "1", "2")

@@ -36,9 +36,7 @@ def _state(family: str, outputs: int = 3, hidden: int = 48) -> State:
 
 
 @pytest.mark.parametrize(("family", "eps"), [("bert", 1e-12), ("roberta", 1e-5)])
-def test_merged_experts_answer_as_the_authors_modules_do(
-    family: str, eps: float, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_merged_experts_answer_as_the_authors_modules_do(family, eps, request, tmp_path):
     """The weighted experts are one adapter on the raw feed-forward output, with the head of the family."""
     backbone: Backbone = request.getfixturevalue(family)
     frozen = load_file(request.getfixturevalue(f"{family}_directory") / "model.safetensors")
@@ -69,9 +67,7 @@ def test_merged_experts_answer_as_the_authors_modules_do(
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_C.bias", torch.ones(8), "that this importer does not support"),
     ],
 )
-def test_what_cannot_be_served_is_refused(
-    name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, tmp_path: Path
-) -> None:
+def test_what_cannot_be_served_is_refused(name, tensor, sentence, bert, tmp_path):
     """Each error names what was expected."""
     torch.save(_state("bert") | {name: tensor}, tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match=sentence):
@@ -86,9 +82,7 @@ def test_experts_of_another_width_are_refused(hidden: int, bert: Backbone, tmp_p
         read_adamix(tmp_path, bert)
 
 
-def test_other_backbones_and_cut_off_answers_are_refused(
-    bert: Backbone, roberta: Backbone, t5: Backbone, tmp_path: Path
-) -> None:
+def test_other_backbones_and_cut_off_answers_are_refused(bert, roberta, t5, tmp_path):
     """T5, a checkpoint without experts, and RoBERTa's regression, whose outputs the authors' code clips at zero."""
     torch.save(_state("roberta", outputs=1), tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match="clips at 0"):

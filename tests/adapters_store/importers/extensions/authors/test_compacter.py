@@ -50,9 +50,7 @@ def _check(model: T5ForConditionalGeneration, backbone: Backbone, path: Path) ->
 
 
 @pytest.mark.parametrize("method", ADAPTERS)
-def test_adapters_answer_as_the_authors_modules_do(
-    method: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
-) -> None:
+def test_adapters_answer_as_the_authors_modules_do(method, model, t5, tmp_path):
     """Every kind of adapter of the paper, with trained norms and a shared rule, gives the same log-likelihoods."""
     authors.add_adapters(model, **ADAPTERS[method])
     _check(model, t5, tmp_path / "pytorch_model.bin")
@@ -71,9 +69,7 @@ def test_biases_answer_as_the_authors_do(model: T5ForConditionalGeneration, t5: 
     _check(model, t5, tmp_path / "pytorch_model.bin")
 
 
-def test_a_checkpoint_of_another_backbone_is_refused(
-    model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_backbone_is_refused(model, t5, tmp_path):
     """The frozen weights in the checkpoint must be all of the backbone's, with the same values."""
     authors.add_adapters(model, "compacter")
     model.encoder.block[1].layer[0].SelfAttention.k.weight.data[3, 4] += 0.01
@@ -105,9 +101,7 @@ def test_a_checkpoint_of_another_backbone_is_refused(
         ("encoder.block.0.layer.0.adapter_controller.pre_layer_norm.weight", torch.ones(48), "have no place in a t5"),
     ],
 )
-def test_what_cannot_be_served_is_refused(
-    name: str, tensor: torch.Tensor, sentence: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
-) -> None:
+def test_what_cannot_be_served_is_refused(name, tensor, sentence, model, t5, tmp_path):
     """Each error names what was expected."""
     authors.add_adapters(model, "compacter")
     torch.save(model.state_dict() | {name: tensor}, tmp_path / "pytorch_model.bin")
@@ -115,9 +109,7 @@ def test_what_cannot_be_served_is_refused(
         read_compacter(tmp_path, t5)
 
 
-def test_a_plain_model_and_another_family_are_refused(
-    model: T5ForConditionalGeneration, t5: Backbone, bert: Backbone, tmp_path: Path
-) -> None:
+def test_a_plain_model_and_another_family_are_refused(model, t5, bert, tmp_path):
     """A checkpoint without an adapter, and a backbone that is not a T5."""
     authors.save(model, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match="has no adapter, prompt or bias"):
@@ -138,9 +130,7 @@ ALIASES = r"shared\.weight|(encoder|decoder)\.(embed_tokens\.weight|prefix_emb)|
 
 
 @pytest.mark.parametrize("method", ["compacter", "biases"])
-def test_each_tensor_of_the_authors_is_needed(
-    method: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
-) -> None:
+def test_each_tensor_of_the_authors_is_needed(method, model, t5, tmp_path):
     """All but those that a checkpoint has under a second name."""
     if method == "biases":
         authors.add_biases(model)
@@ -173,9 +163,7 @@ def test_each_tensor_of_the_authors_is_needed(
         (r"layer_norm", "has no norm 'decoder.block.0.layer.0.layer_norm.weight'"),
     ],
 )
-def test_blocks_and_norms_are_whole(
-    pattern: str, sentence: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
-) -> None:
+def test_blocks_and_norms_are_whole(pattern, sentence, model, t5, tmp_path):
     """No block is taken for one without an adapter, and trained norms are there."""
     authors.add_adapters(model, "adapter")
     rest = {name: one for name, one in model.state_dict().items() if not re.search(pattern, name)}

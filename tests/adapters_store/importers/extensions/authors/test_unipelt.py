@@ -53,9 +53,7 @@ def _expected(model: AuthorsBert, backbone: Backbone, length: int) -> torch.Tens
 
 
 @pytest.mark.parametrize("parts", ["pla", "pa", "a", "l", "p"])
-def test_gated_checkpoints_answer_as_the_authors_modules_do(
-    parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_gated_checkpoints_answer_as_the_authors_modules_do(parts, bert, bert_directory, tmp_path):
     """Gates average over padding too, because the authors pad every input; another length changes the answers."""
     state = _state(bert_directory, parts)
     torch.save(state, tmp_path / "pytorch_model.bin")
@@ -67,9 +65,7 @@ def test_gated_checkpoints_answer_as_the_authors_modules_do(
 
 
 @pytest.mark.parametrize("parts", ["pla", "pl"])
-def test_checkpoints_without_gates_take_the_scale_of_their_settings(
-    parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_checkpoints_without_gates_take_the_scale_of_their_settings(parts, bert, bert_directory, tmp_path):
     """With the flags off in config.json saved gates have no effect, LoRA is scaled by alpha / r, and nothing is
     padded."""
     state = _state(bert_directory, parts)
@@ -104,9 +100,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
         ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_refused(name, tensor, sentence, bert, bert_directory, tmp_path):
     """The errors for a trained backbone, two tasks and other widths name what was expected."""
     torch.save(_state(bert_directory, "pla") | {name: tensor}, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match=sentence):
@@ -114,9 +108,7 @@ def test_what_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("hidden", [96, 24])
-def test_an_adapter_of_another_width_is_refused(
-    hidden: int, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_an_adapter_of_another_width_is_refused(hidden, bert, bert_directory, tmp_path):
     """It is neither cut nor padded, even if the file has no other tensor of its backbone."""
     whole = _state(bert_directory, "a", hidden=hidden)
     torch.save({name: one for name, one in whole.items() if ".adapters." in name}, tmp_path / "pytorch_model.bin")
@@ -149,9 +141,7 @@ def _own(**settings: object) -> dict[str, object]:
         ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not supported"),
     ],
 )
-def test_settings_that_change_the_answers_are_refused(
-    settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_settings_that_change_the_answers_are_refused(settings, sentence, bert, bert_directory, tmp_path):
     """Settings without tensors are read from the configuration beside the weights."""
     torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(settings))
@@ -160,9 +150,7 @@ def test_settings_that_change_the_answers_are_refused(
 
 
 @pytest.mark.parametrize("adapters", [_own(non_linearity="relu", original_ln_before=True, leave_out=[]), {}])
-def test_the_authors_own_adapter_settings_are_served(
-    adapters: dict[str, object], bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_the_authors_own_adapter_settings_are_served(adapters, bert, bert_directory, tmp_path):
     """The settings that their scripts save are the supported ones."""
     torch.save(_state(bert_directory, "a"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(adapters | {"add_adapter_gate": True, "hidden_size": 48}))
@@ -170,9 +158,7 @@ def test_the_authors_own_adapter_settings_are_served(
 
 
 @pytest.mark.parametrize("settings", [{"add_adapter_gate": True}, {}])
-def test_a_gate_must_be_there_unless_it_is_off(
-    settings: dict[str, bool], bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_gate_must_be_there_unless_it_is_off(settings, bert, bert_directory, tmp_path):
     """Gates are on by default, so a checkpoint without them is incomplete."""
     whole = _state(bert_directory, "a")
     torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
@@ -201,9 +187,7 @@ def test_each_tensor_of_the_authors_is_needed(bert: Backbone, bert_directory: Pa
         (r"layer\.0\..*adapters", "has no adapter in 'encoder.layer.0.output', which the authors' code"),
     ],
 )
-def test_layers_and_matrices_are_whole(
-    pattern: str, sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_layers_and_matrices_are_whole(pattern, sentence, bert, bert_directory, tmp_path):
     """No layer is taken for one that is not adapted."""
     whole = _state(bert_directory, "pla")
     torch.save({name: one for name, one in whole.items() if not re.search(pattern, name)}, tmp_path / "a.bin")
@@ -221,9 +205,7 @@ def test_layers_and_matrices_are_whole(
         (_own(output_adapter=False), "output_adapter is false, which is not supported"),
     ],
 )
-def test_settings_that_are_not_the_tensors_are_refused(
-    settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_settings_that_are_not_the_tensors_are_refused(settings, sentence, bert, bert_directory, tmp_path):
     """Ranks, sizes and places in the settings are those of the tensors."""
     torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(settings))
