@@ -27,7 +27,7 @@ from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.catalog.version_admin import VersionAdmin
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.inference.predictor import Limits, Predictor
+from peltier_server.inference.predictor import Guards, Predictor
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
@@ -108,26 +108,13 @@ class Service:
         self.pins = Pins(self.slots, self.catalog.pinned, metrics)
         self.warm_list = WarmList(self.slots, self.pins, metrics, memory.max_warm_seconds)
         self.quarantine = Quarantine(metrics)
-        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, self._limits(preparation))
+        guards = Guards(preparation, self.quarantine, metrics)
+        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, guards)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store, self.pins)
         self.store_watch = StoreWatch(store.sync, store.blobs)
         self._purge_task = PurgeTask(
             store.registry, store.blobs, settings.store.undelete_seconds, settings.feedback.feedback_seconds
-        )
-
-    def _limits(self, preparation: Preparation) -> Limits:
-        """The limits of each request."""
-        limits = self.settings.limits
-        return Limits(
-            max_inputs=limits.max_inputs,
-            max_windows=limits.max_windows,
-            max_new_tokens=limits.max_new_tokens,
-            max_answer_bytes=limits.max_answer_bytes,
-            default_top_k=limits.default_top_k,
-            preparation=preparation,
-            quarantine=self.quarantine,
-            metrics=self.metrics,
         )
 
     @classmethod

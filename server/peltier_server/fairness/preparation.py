@@ -138,10 +138,7 @@ class Preparation:
 
     def __init__(self, limits: LimitSettings, enforcer: QuotaEnforcer) -> None:
         self.enforcer = enforcer
-        self.max_inputs = limits.max_inputs
-        self.max_text_chars = limits.max_text_chars
-        self.max_body_bytes = limits.max_body_bytes
-        self.max_answer_bytes = limits.max_answer_bytes
+        self.limits = limits
         self.body_bytes = SharedBound(limits.max_pending_bytes, "bytes of request bodies")
         self.inputs = SharedBound(limits.max_pending_inputs, "inputs")
         self.answer_bytes = SharedBound(limits.max_pending_answer_bytes, "bytes of answers")

@@ -63,8 +63,8 @@ def bounded(handle: Handler, model: BodyModel, hook: Hook = None, json_length: J
         preparation: Preparation = request.app.state.preparation
         context = context_of(request.scope)
         with preparation.body_bytes.hold(context.tenant, 0) as held:
-            context.body_limit = BodyLimit(preparation.max_body_bytes, held)
-            read = partial(read_json, model=model, hook=hook, max_inputs=preparation.max_inputs)
+            context.body_limit = BodyLimit(preparation.limits.max_body_bytes, held)
+            read = partial(read_json, model=model, hook=hook, max_inputs=preparation.limits.max_inputs)
             try:
                 return await handle(JSONRequest(request, preparation, read, json_length(request)))
             finally:

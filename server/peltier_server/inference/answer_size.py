@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from peltier_server.catalog.published import Entry
 from peltier_server.context import RequestContext
 from peltier_server.inference.prediction import OnePrediction, too_large
+from peltier_server.settings import LimitSettings
 
 Values = Literal["scores", "tokens", "names", "dimensions", "terms", "vectors"]
 
@@ -41,31 +42,6 @@ _SMALLER: Mapping[Values, str] = {
 def count_windows(inputs: Iterable[object]) -> int:
     """The rows of all inputs that are read in several rows; the others have no windows."""
     return sum(len(rows) for rows in inputs if isinstance(rows, tuple) and len(rows) > 1)
-
-
-class WindowBudget:
-    """The windows that all inputs of one request may have together. Belongs to the event loop."""
-
-    def __init__(self, max_windows: int) -> None:
-        self._max_windows = max_windows
-        self.left = max_windows
-
-    def take(self, num_windows: int) -> None:
-        """Counts windows. Raises `InvalidInput` if they are too many, and counts none."""
-        if num_windows > self.left:
-            raise self.refusal(num_windows - self.left)
-        self.left -= num_windows
-
-    def give_back(self, num_windows: int) -> None:
-        """Returns windows, because the server reads their inputs again."""
-        self.left += num_windows
-
-    def refusal(self, excess: int) -> InvalidInput:
-        """The error of a request with at least `excess` windows too many."""
-        return InvalidInput(
-            f"the long texts of the request make {self._max_windows + excess} windows or more; at most "
-            f"{self._max_windows} are allowed: send fewer or shorter texts, or set a smaller stride"
-        )
 
 
 def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
@@ -166,14 +142,14 @@ def _num_dimensions(entry: Entry, parameters: Parameters) -> int:
 
 
 class AnswerBudget:
-    """The bytes that one HTTP answer may have, and the `windows` that it may be computed from. All parts of the answer
-    share them. `context` reserves the taken bytes among all answers in progress. `base64` is the form of embeddings.
-    Belongs to the event loop."""
+    """The bytes that one HTTP answer may have, and the windows of long texts that it may be computed from. All parts of
+    the answer share them. `context` reserves the taken bytes among all answers in progress. `base64` is the form of
+    embeddings. Belongs to the event loop."""
 
-    def __init__(self, max_bytes: int, windows: WindowBudget, context: RequestContext, *, base64: bool = False) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, limits: LimitSettings, context: RequestContext, *, base64: bool = False) -> None:
+        self._max_bytes, self._max_windows = limits.max_answer_bytes, limits.max_windows
         self._context = context
-        self.windows = windows
+        self.windows_left = limits.max_windows
         self.base64 = base64
         self.taken_bytes = 0
 
@@ -199,7 +175,20 @@ class AnswerBudget:
     def give_back(self, size: AnswerSize, num_windows: int) -> None:
         """Returns the bytes and windows of one part, because the server computes it again."""
         self.taken_bytes -= size.num_bytes
-        self.windows.give_back(num_windows)
+        self.windows_left += num_windows
+
+    def take_windows(self, num_windows: int) -> None:
+        """Counts windows. Raises `InvalidInput` if they are too many, and counts none."""
+        if num_windows > self.windows_left:
+            raise self.too_many_windows(num_windows - self.windows_left)
+        self.windows_left -= num_windows
+
+    def too_many_windows(self, excess: int) -> InvalidInput:
+        """The error of a request with at least `excess` windows too many."""
+        return InvalidInput(
+            f"the long texts of the request make {self._max_windows + excess} windows or more; at most "
+            f"{self._max_windows} are allowed: send fewer or shorter texts, or set a smaller stride"
+        )
 
     def _count(self, num_bytes: int) -> None:
         self._context.reserve(self.taken_bytes + num_bytes)

@@ -17,7 +17,7 @@ from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.prediction import Prediction
-from peltier_server.inference.prediction_request import ResolvedTask
+from peltier_server.inference.prediction_request import PredictionRequest, ResolvedTask
 from peltier_server.inference.tokenizing import InputReader, num_chars
 from peltier_server.metrics.series import VersionMetrics
 
@@ -176,10 +176,12 @@ class MixedAnswer:
     async def _answer(self, number: int, target: ResolvedTask) -> None:
         started, status = time.monotonic(), ClientGone.status
         item = self._items[number]
+        request = PredictionRequest(
+            target, (item.input,), item.parameters, self._budget, self._arrived_at,
+            reader=self._reader, is_counted=True, first_row=number,
+        )  # fmt: skip
         try:
-            self._results[number] = await self._predictor.predict_item(
-                target, item, self._arrived_at, self._budget, self._reader, row=number
-            )
+            self._results[number] = await self._predictor.answer(request)
             status = HTTPStatus.OK
         except PeltierError as error:
             status = error.status

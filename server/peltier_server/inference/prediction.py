@@ -125,7 +125,7 @@ async def write_pieces(
     Its bytes, and `num_before` that the answer has besides, are counted as they are written. Raises `InvalidInput` if
     they are more than an answer may have, and `QueueFull` if there is no room for them.
     """
-    body, limit = bytearray(), preparation.max_answer_bytes
+    body, limit = bytearray(), preparation.limits.max_answer_bytes
     more = _write_some(pieces, body, BYTES_ON_THE_LOOP)
     while num_before + len(body) <= limit:
         context.reserve(num_before + len(body))

@@ -22,7 +22,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol.names import BACKBONE_TASK, TaskReference, group_prefix
-from peltier_client.protocol.predict import MAX_PRIORITY, Input, MixedItem, Parameters
+from peltier_client.protocol.predict import MAX_PRIORITY, Input, Parameters
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
@@ -34,7 +34,6 @@ from peltier_server.inference.answer_size import (
     AnswerBudget,
     AnswerForm,
     AnswerSize,
-    WindowBudget,
     count_windows,
     measure_answer,
     measure_vectors,
@@ -54,7 +53,7 @@ from peltier_server.inference.prediction_request import (
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.response import AnswerReader, count_new_tokens, create_timings, group_windows
 from peltier_server.inference.text_stream import StreamedText
-from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
+from peltier_server.inference.tokenizing import EncodedInput, Reading, encode_inputs
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, RowsOutcome, Terms
@@ -64,6 +63,8 @@ from peltier_server.runner.isolation import NotFinite
 from peltier_server.tracing import RequestTrace
 
 logger = logging.getLogger(__name__)
+
+_NOTHING = nullcontext()
 
 # Gets a request with its answer, or with the error that it failed with.
 OnAnswer = Callable[[PredictionRequest, Prediction | Exception], None]
@@ -91,16 +92,10 @@ class _Purged(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The limits of one request: inputs, windows of long texts, new tokens per input, bytes of the answer, and scores
-    if the caller sets no `top_k`. `preparation` limits each tenant, and `quarantine` each version. `metrics` counts
-    truncated inputs."""
+class Guards:
+    """`preparation` bounds each request and each tenant, and `quarantine` each version. `metrics` counts truncated
+    inputs."""
 
-    max_inputs: int
-    max_windows: int
-    max_new_tokens: int
-    max_answer_bytes: int
-    default_top_k: int
     preparation: Preparation
     quarantine: Quarantine
     metrics: Metrics
@@ -109,20 +104,14 @@ class Limits:
 class Predictor:
     """Answers inputs with the adapter that a task names. Every failure is a `PeltierError`."""
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        catalog: Catalog,
-        slots: Slots,
-        batcher: Batcher,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, backbone: Backbone, catalog: Catalog, slots: Slots, batcher: Batcher, guards: Guards) -> None:
         self._backbone = backbone
         self._catalog = catalog
         self._slots = slots
         self._batcher = batcher
-        self._limits = limits
-        self._reader = AnswerReader(backbone, limits.preparation)
+        self._guards = guards
+        self._limits = guards.preparation.limits
+        self._reader = AnswerReader(backbone, guards.preparation)
         self._observers: frozenset[OnAnswer] = frozenset()
 
     def observe(self, on_answer: OnAnswer) -> None:
@@ -146,17 +135,12 @@ class Predictor:
 
     def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         """The version that `task` names now. Raises `NotFound` if there is no such version that the caller may use."""
-        if context.trace is None:
-            return self._resolve(context, task)
-        with context.trace.resolving(task):
-            return self._resolve(context, task)
-
-    def _resolve(self, context: RequestContext, task: str) -> ResolvedTask:
-        reference = TaskReference.parse(task)
-        if reference.name == BACKBONE_TASK:
-            own = self._backbone_task
-            return ResolvedTask(reference, context, own.entry, own.artifact)
-        return ResolvedTask(reference, context, self._catalog.resolve(reference, context))
+        with _NOTHING if context.trace is None else context.trace.resolving(task):
+            reference = TaskReference.parse(task)
+            if reference.name == BACKBONE_TASK:
+                own = self._backbone_task
+                return ResolvedTask(reference, context, own.entry, own.artifact)
+            return ResolvedTask(reference, context, self._catalog.resolve(reference, context))
 
     @cached_property
     def _backbone_task(self) -> BackboneTask:
@@ -164,8 +148,7 @@ class Predictor:
 
     def open_answer(self, context: RequestContext, *, base64: bool = False) -> AnswerBudget:
         """The budget that the parts of one HTTP answer share. With `base64` its embeddings are in base64."""
-        windows = WindowBudget(self._limits.max_windows)
-        return AnswerBudget(self._limits.max_answer_bytes, windows, context, base64=base64)
+        return AnswerBudget(self._limits, context, base64=base64)
 
     async def predict(
         self, target: ResolvedTask, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
@@ -174,28 +157,14 @@ class Predictor:
         answer."""
         self.check_count(len(inputs), "inputs")
         budget = budget or self.open_answer(target.context)
-        return await self._attempt(PredictionRequest(target, inputs, parameters, budget))
+        return await self.answer(PredictionRequest(target, inputs, parameters, budget))
 
     async def score(
         self, target: ResolvedTask, query: str, documents: Sequence[str], parameters: Parameters, budget: AnswerBudget
     ) -> Prediction:
         """The score of each document for a query, by the vectors of their tokens (`vectors.similarity`). The caller has
         counted the documents."""
-        return await self._attempt(PredictionRequest(target, (*documents, query), parameters, budget, ranks=True))
-
-    async def predict_item(  # noqa: PLR0913 - what an item of a mixed request has
-        self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
-        reader: InputReader | None = None, *, row: int = 0,
-    ) -> Prediction:  # fmt: skip
-        """The prediction for the item `row` of a mixed request that arrived at `arrived_at`. The caller has already
-        counted all inputs of the request as in progress. With a `reader`, all items have the same input and
-        parameters."""
-        inputs, parameters = (item.input,), item.parameters
-        return await self._attempt(
-            PredictionRequest(
-                target, inputs, parameters, budget, arrived_at, reader=reader, is_counted=True, first_row=row
-            )
-        )
+        return await self.answer(PredictionRequest(target, (*documents, query), parameters, budget, ranks=True))
 
     def stream(
         self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None,
@@ -208,7 +177,7 @@ class Predictor:
         request = PredictionRequest(
             target, (text,), parameters, budget, stream=stream, is_counted=is_counted, first_row=row
         )
-        stream.start(self._attempt(request))
+        stream.start(self.answer(request))
         return stream
 
     def max_new_tokens(self, target: ResolvedTask) -> int:
@@ -230,10 +199,7 @@ class Predictor:
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
         copy = self._uncharged(entry, request, request.inputs, parameters)
         async with self._counted(entry, request):
-            try:
-                return await self._predict(entry, copy)
-            except AdapterError as error:
-                raise load_failure(entry, copy.target.context.request_id, error) from error
+            return await self._predict(entry, copy)
 
     def _uncharged(
         self, entry: Entry, request: PredictionRequest, inputs: Sequence[Input], parameters: Parameters
@@ -245,10 +211,10 @@ class Predictor:
         ranks = request.ranks and inputs is request.inputs
         return PredictionRequest(target, inputs, parameters, self.open_answer(context), ranks=ranks, is_charged=False)
 
-    async def _attempt(self, request: PredictionRequest) -> Prediction:
-        """The answer to inputs, which the observers get too."""
+    async def answer(self, request: PredictionRequest) -> Prediction:
+        """The answer to a request, or its error, which the observers get too."""
         try:
-            prediction = await self._answer(request)
+            prediction = await self._answer_in_time(request)
         except Exception as error:
             for on_answer in self._observers:
                 on_answer(request, error)
@@ -257,46 +223,48 @@ class Predictor:
             on_answer(request, prediction)
         return prediction
 
-    async def _answer(self, request: PredictionRequest) -> Prediction:
+    async def _answer_in_time(self, request: PredictionRequest) -> Prediction:
         """The answer to inputs that are counted as in progress, within the deadline."""
-        counted = self._limits.preparation.inputs
-        holding = nullcontext() if request.is_counted else counted.hold(request.tenant, len(request.inputs))
+        counted = self._guards.preparation.inputs
+        holding = _NOTHING if request.is_counted else counted.hold(request.tenant, len(request.inputs))
         deadline = request.deadline
         # The batcher enforces the deadline for waiting rows; this timeout also covers loads and running batches.
         clock = asyncio.timeout(None if deadline is None else deadline - time.monotonic())
         try:
             with holding:
                 async with clock:
-                    return await self._predict_live(request)
+                    return await self._answer_live(request)
         except TimeoutError:
             if not clock.expired():
                 raise
             raise DeadlinePassed(f"no answer within timeout_ms = {request.parameters.timeout_ms}") from None
 
-    async def _predict_live(self, request: PredictionRequest) -> Prediction:
-        """The answer of the version, unless it is in quarantine. If it has been purged since it was resolved, the one
-        that the reference names now answers."""
-        target, context = request.target, request.target.context
+    async def _answer_live(self, request: PredictionRequest) -> Prediction:
+        """The answer of the version. If it has been purged since it was resolved, the one that the reference names now
+        answers."""
+        target = request.target
         entry = target.entry
         while True:
             try:
                 async with self._counted(entry, request):
-                    return await self._predict_version(entry, request)
+                    return await self._predict(entry, request)
             except _Purged:
-                entry = self._catalog.resolve(target.reference, context)
+                entry = self._catalog.resolve(target.reference, target.context)
 
     @asynccontextmanager
     async def _counted(self, entry: Entry, request: PredictionRequest) -> AsyncIterator[None]:
         """The block is a request for a version that is not in quarantine. An output that is not finite counts against
         the version only if that for an example is not finite either. Otherwise it is the input's failure: anybody could
-        shut a version for its other callers by inputs of that kind."""
-        with self._limits.quarantine.attempt(request.tenant, entry):
+        shut a version for its other callers by inputs of that kind. Raises `load_failure` if it cannot be loaded."""
+        with self._guards.quarantine.attempt(request.tenant, entry):
             try:
                 yield
             except NotFinite as error:
                 if await self._fails_example(entry, request):
                     raise InferenceFailed(error.message, error.details) from error
                 raise
+            except AdapterError as error:
+                raise load_failure(entry, request.target.context.request_id, error) from error
 
     async def _fails_example(self, entry: Entry, request: PredictionRequest) -> bool:
         """Whether a version is known to compute no finite output for a plain text."""
@@ -309,19 +277,8 @@ class Predictor:
             return False
         return False
 
-    async def _predict_version(self, entry: Entry, request: PredictionRequest) -> Prediction:
-        """The answer of a version. Raises `_Purged` if another one may answer instead."""
-        target, context = request.target, request.target.context
-        try:
-            return await self._predict(entry, request)
-        except AdapterError as error:
-            missing = isinstance(error, BlobNotFound)
-            if missing and self._catalog.resolve(target.reference, context).digest != entry.digest:
-                raise _Purged from None
-            raise load_failure(entry, context.request_id, error) from error
-
     async def _predict(self, entry: Entry, request: PredictionRequest) -> Prediction:
-        """The answer of a version."""
+        """The answer of a version. Raises `_Purged` if another one may answer a caller instead."""
         started, context, tenant = time.monotonic(), request.target.context, request.tenant
         task, budget, artifact = entry.task, request.budget, request.target.artifact
         decoding, form, size = self._check(entry, request)
@@ -335,18 +292,20 @@ class Predictor:
             if task.type == "multi-vector-embedding":
                 num_vectors = sum(map(len, encoded[-1])) if request.ranks else num_tokens
                 size = budget.change(size, measure_vectors(entry, len(encoded), num_vectors, form))
-            enforcer, num_written = self._limits.preparation.enforcer, _max_written(decoding, encoded)
-            spending = enforcer.spend(tenant, num_tokens + num_written) if request.is_charged else nullcontext()
+            enforcer, num_written = self._guards.preparation.enforcer, _max_written(decoding, encoded)
+            spending = enforcer.spend(tenant, num_tokens + num_written) if request.is_charged else _NOTHING
             async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
                 opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
-                self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
+                self._guards.metrics.observe_truncation(tenant, opening.num_truncated)
                 if request.stream is not None:
                     request.stream.open(opening)
                 leased_at = time.monotonic()
                 outcome = await self._compute(task, encoded, lease.resident, decoding, request)
         except BlobNotFound:
-            # Another version may answer instead and takes its own bytes and windows.
+            # Another version takes its own bytes and windows.
             budget.give_back(size, count_windows(encoded))
+            if request.is_charged and self._catalog.resolve(request.target.reference, context).digest != entry.digest:
+                raise _Purged from None
             raise
         if context.trace is not None:
             _trace_work(context.trace, leased_at, lease, outcome)
@@ -369,17 +328,17 @@ class Predictor:
         return decoding, form, size
 
     async def _encode(self, request: PredictionRequest, task: TaskSpec) -> list[EncodedInput]:
-        windows, tenant = request.budget.windows, request.tenant
-        reading = Reading(self._backbone, task, request.parameters, windows.left)
+        budget = request.budget
+        reading = Reading(self._backbone, task, request.parameters, budget.windows_left)
         config, name = self._backbone.config, request.parameters.prompt_name
         if name is None and request.target.artifact is not None:
             name = config.default_prompt  # adapters read texts as they are, as in training
         inputs = add_prompt(config.sentence_prompts, name, request.inputs)
         try:
-            encoded = await encode_inputs(self._limits.preparation, reading, tenant, inputs, request.reader)
+            encoded = await encode_inputs(self._guards.preparation, reading, request.tenant, inputs, request.reader)
         except TooManyWindows as error:
-            raise windows.refusal(error.excess) from None
-        windows.take(count_windows(encoded))
+            raise budget.too_many_windows(error.excess) from None
+        budget.take_windows(count_windows(encoded))
         return encoded
 
     async def _compute(

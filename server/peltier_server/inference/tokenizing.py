@@ -130,10 +130,10 @@ async def _encode_all(
 ) -> list[EncodedInput | InputError]:
     chars = sum(map(num_chars, inputs))
     if len(inputs) <= _INPUTS_ON_THE_LOOP and chars <= _CHARS_ON_THE_LOOP:
-        return _encode(reading, preparation.max_text_chars, inputs)
+        return _encode(reading, preparation.limits.max_text_chars, inputs)
     known: Sequence[EncodedInput | None] = [None] * len(inputs)
     if chars + len(inputs) * _COST_OF_AN_INPUT <= MAX_PIECE_COST:
-        known = _find(reading, preparation.max_text_chars, inputs)
+        known = _find(reading, preparation.limits.max_text_chars, inputs)
     unknown = [value for value, one in zip(inputs, known, strict=True) if one is None]
     rest = iter(await _read(preparation, reading, tenant, unknown) if unknown else ())
     return [next(rest) if one is None else one for one in known]
@@ -143,7 +143,7 @@ async def _read(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
 ) -> list[EncodedInput | InputError]:
     """Tokenises inputs in threads."""
-    found, max_text_chars = list[EncodedInput | InputError](), preparation.max_text_chars
+    found, max_text_chars = list[EncodedInput | InputError](), preparation.limits.max_text_chars
     for piece, cost in split_inputs(inputs, max_text_chars):
         some = await preparation.run(tenant, cost, partial(_encode, reading, max_text_chars, piece))
         reading = reading.after(some)

@@ -178,7 +178,7 @@ class GrpcServer:
             tenant = (await state.authenticator.caller(headers)).tenant
             with self._calls.hold(tenant, 1):
                 data = await self._receive(context)
-                read = partial(_read, method, data, context.time_remaining(), state.preparation.max_inputs)
+                read = partial(_read, method, data, context.time_remaining(), state.preparation.limits.max_inputs)
                 if len(data) <= SMALL_BODY_BYTES:
                     call = read()
                 else:

@@ -198,7 +198,7 @@ async def _read(body: InferRequest, names: Sequence[str], request: Request) -> l
     preparation: Preparation = request.app.state.preparation
     whole, length = await request.body(), json_length(request)
     tail = memoryview(whole)[len(whole) if length is None else length :]
-    read = partial(read_inputs, body, names, tail, preparation.max_inputs)
+    read = partial(read_inputs, body, names, tail, preparation.limits.max_inputs)
     if len(whole) <= SMALL_BODY_BYTES:
         return read()
     return await preparation.run(context_of(request.scope).tenant, len(whole) // BYTES_PER_COST, read)

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from peltier_adapters.batch.row import Row
 from peltier_client.errors import InferenceFailed, InvalidInput, PeltierError, QueueFull
-from peltier_server.catalog.published import Entry
 from peltier_server.extensions.rollouts import recorder
 from peltier_server.inference.prediction import Prediction
-from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.queue.ticket import Terms
 
 from tests.server.conftest import hold, until
@@ -135,17 +133,17 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
 async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that two versions that fail equally often on different rows stay equal, however many rows there are."""
     service = shop.running.service
-    predict, shadow = service.predictor._predict_version, service.predictor.repeat
+    predict, shadow = service.predictor._answer_in_time, service.predictor.repeat
 
-    def failing(on: str, compute: Callable[[Entry, PredictionRequest], Awaitable[Prediction]]) -> Any:
-        async def answer(entry: Entry, request: PredictionRequest) -> Prediction:
-            if request.inputs[0] == on:
+    def failing(on: str, compute: Callable[..., Awaitable[Prediction]]) -> Any:
+        async def answer(*given: Any) -> Prediction:
+            if given[-1].inputs[0] == on:
                 raise InferenceFailed("it fails")
-            return await compute(entry, request)
+            return await compute(*given)
 
         return answer
 
-    monkeypatch.setattr(service.predictor, "_predict_version", failing("for the incumbent", predict))
+    monkeypatch.setattr(service.predictor, "_answer_in_time", failing("for the incumbent", predict))
     monkeypatch.setattr(service.predictor, "repeat", failing("for the candidate", shadow))
     await shop.guard(shadow=True)
     for text in ("for the candidate", "good", "for the incumbent", "good") * 15:
@@ -167,7 +165,7 @@ async def test_refusals_say_nothing_about_a_version(
         raise refusal
 
     await shop.guard(shadow=True)
-    monkeypatch.setattr(shop.running.service.predictor, "_predict_version", refuse)
+    monkeypatch.setattr(shop.running.service.predictor, "_answer_in_time", refuse)
     assert (await shop.running.predict("a", "good")).status_code == refusal.status
     assert not shop.rollouts.recorder.computing
     assert (await shop.state())["counts"] == {}
