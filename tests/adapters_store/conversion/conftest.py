@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,7 @@ def pickled(tmp_path: Path) -> Pickled:
     """`pickled(directory, dtype=…, shards=…, change=…, **config)`: the checkpoint in `directory` with its tensors as
     `pytorch_model.bin` or as shards; `change` replaces tensors, and drops those that are None."""
 
-    def save(
-        directory: Path,
-        *,
-        dtype: torch.dtype = torch.float32,
-        shards: int = 1,
-        change: Mapping[str, Any] | None = None,
-        **config: Any,
-    ) -> Path:
+    def save(directory, *, dtype=torch.float32, shards=1, change=None, **config):
         new = tmp_path / "published"
         shutil.copytree(directory, new)
         (new / "generation_config.json").write_text("{}")

@@ -1,19 +1,13 @@
 """`peltier convert`."""
 
 import json
-from pathlib import Path
 
 import pytest
 from peltier_adapters.conversion.command import convert
-from peltier_backbone.backbone import Backbone
-
-from tests.adapters_store.conversion.conftest import Pickled
 
 
 @pytest.mark.usefixtures("reads_here")
-def test_the_document_has_the_fingerprint(
-    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_document_has_the_fingerprint(pickled, bert, bert_directory, tmp_path, capsys):
     """With the family, the dtypes, and the bytes of all files."""
     source, output = pickled(bert_directory), tmp_path / "out"
     convert(source, output, json_output=True)

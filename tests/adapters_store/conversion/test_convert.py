@@ -28,9 +28,7 @@ def _states(backbone: Backbone) -> torch.Tensor:
 
 @pytest.mark.usefixtures("reads_here")
 @torch.inference_mode()
-def test_a_pickle_becomes_the_same_backbone(
-    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_pickle_becomes_the_same_backbone(pickled, bert, bert_directory, tmp_path):
     """To the last bit, with the fingerprint of the published safetensors and all that lies beside the weights."""
     source, output = pickled(bert_directory), tmp_path / "out"
     found = convert_checkpoint(source, output)
@@ -66,9 +64,7 @@ def test_shards_in_half_precision_keep_their_values(pickled: Pickled, t5_directo
 
 
 @pytest.mark.usefixtures("reads_here")
-def test_a_hub_cache_is_read_by_its_main_revision(
-    pickled: Pickled, bert: Backbone, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_a_hub_cache_is_read_by_its_main_revision(pickled, bert, bert_directory, tmp_path):
     """OUT has files in place of the links."""
     cache = _hub_cache(pickled(bert_directory), tmp_path / "models--acme--encoder")
     assert convert_checkpoint(cache, tmp_path / "out").fingerprint == bert.fingerprint
@@ -76,9 +72,7 @@ def test_a_hub_cache_is_read_by_its_main_revision(
 
 
 @pytest.mark.usefixtures("reads_here")
-def test_a_tokenizer_is_written_as_servers_read_it(
-    pickled: Pickled, deberta_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_is_written_as_servers_read_it(pickled, deberta_directory, tmp_path, monkeypatch):
     """DeBERTa-v3's repositories have only `spm.model`; a server reads OUT without the packages that this file needs."""
     source = pickled(deberta_directory)
     (source / "tokenizer.json").unlink()
@@ -104,9 +98,7 @@ QUERY = "encoder.layer.1.attention.self.query.weight"
     ],
 )
 @pytest.mark.usefixtures("reads_here")
-def test_weights_that_do_not_fit_are_refused(
-    change: dict[str, Any], sentence: str, pickled: Pickled, bert_directory: Path, tmp_path: Path
-) -> None:
+def test_weights_that_do_not_fit_are_refused(change, sentence, pickled, bert_directory, tmp_path):
     """By the name of the checkpoint that was given, and nothing is left."""
     source = pickled(bert_directory, change=change)
     with pytest.raises(BackboneError, match=f"^{source}.*{sentence}"):

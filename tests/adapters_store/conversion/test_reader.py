@@ -64,9 +64,7 @@ class _Hostile:
 
 
 @pytest.mark.parametrize("wrap", [lambda one: {"weight": one}, lambda one: [one], lambda one: one])
-def test_a_hostile_pickle_is_refused_by_what_it_asks_for(
-    wrap: object, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_pickle_is_refused_by_what_it_asks_for(wrap, read, tmp_path, monkeypatch):
     """And runs nothing."""
     monkeypatch.chdir(tmp_path)
     assert callable(wrap)

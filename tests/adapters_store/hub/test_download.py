@@ -126,9 +126,7 @@ def test_a_process_of_its_own_downloads(hub: Hub, tmp_path: Path, monkeypatch: p
         download(HubRepository("acme/x", "v9"))
 
 
-def test_all_files_together_have_no_more_bytes_than_are_listed(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_files_together_have_no_more_bytes_than_are_listed(hub, tmp_path, monkeypatch):
     """Each is below the limit of the process. The download is ended before its last byte comes, and nothing is kept."""
     files = {f"{number}.safetensors": bytes([number]) * 12_000_000 for number in range(3)}
     hub.add("acme/x", files)

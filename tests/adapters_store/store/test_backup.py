@@ -149,9 +149,7 @@ def backup(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(filled / "backup.tar", tmp_path))
 
 
-async def test_a_backup_comes_back_in_another_kind_of_store(
-    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path, s3_store: str, url: str, make_registry: MakeRegistry
-) -> None:
+async def test_a_backup_comes_back_in_another_kind_of_store(source, backup, tmp_path, s3_store, url, make_registry):
     """Every row and every byte is the same after SQLite and a directory, the database and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
     assert {line.table for line in rows} == {
@@ -199,9 +197,7 @@ async def test_a_backup_is_the_owners_alone(source: tuple[Registry, Blobs], tmp_
 
 
 @pytest.mark.slow
-async def test_a_backup_is_of_one_moment_while_servers_write(
-    source: tuple[Registry, Blobs], tmp_path: Path, make_registry: MakeRegistry
-) -> None:
+async def test_a_backup_is_of_one_moment_while_servers_write(source, tmp_path, make_registry):
     """Exports during uploads, deletions, purges and collections contain the bytes of each version that they list."""
     registry, blobs = source
     running, published = True, asyncio.Event()
@@ -297,9 +293,7 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
         await restored(registry, blobs, backup)
 
 
-async def test_a_store_follows_its_registry_into_a_new_one(
-    source: tuple[Registry, Blobs], backup: Path, sqlite_url: str
-) -> None:
+async def test_a_store_follows_its_registry_into_a_new_one(source, backup, sqlite_url):
     """An import into the same blob store makes the new registry its owner; after a failure the old one still is."""
     old, blobs = source
     await require_own(old, blobs)

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.commands import app
 from peltier_store.registry.contents import schema_revision
 from peltier_store.registry.extensions.registry import Registry
 from typer.testing import CliRunner, Result
 
-from tests.adapters_store.store.conftest import MakeRegistry, opened
-from tests.support.artifacts import MakeArtifact
+from tests.adapters_store.store.conftest import opened
 
 # As the installed command runs it, and without torch.
 PROGRAM = """
@@ -49,9 +47,7 @@ def process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def filled(
-    make_registry: MakeRegistry, tmp_path_factory: pytest.TempPathFactory, bert: Backbone, make_artifact: MakeArtifact
-) -> Path:
+def filled(make_registry, tmp_path_factory, bert, make_artifact):
     """The directory of a store with one version, one that is deleted, and an orphan, to copy."""
     directory = tmp_path_factory.mktemp("filled") / "store"
     url = make_registry(directory / "registry.db")
@@ -113,9 +109,7 @@ def test_the_program_reports_errors_in_a_line(store: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",)])
-def test_reading_a_store_writes_nothing_to_it(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+def test_reading_a_store_writes_nothing_to_it(store, tmp_path, monkeypatch, command):
     """A backup before an upgrade does not change the schema that older servers need."""
     monkeypatch.chdir(tmp_path)
     (store / "blobs" / "create-only-probe").unlink()
@@ -156,13 +150,7 @@ def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkey
 
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
-def test_a_store_of_another_registry_is_left_alone(
-    store: Path,
-    make_registry: MakeRegistry,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: tuple[str, ...],
-) -> None:
+def test_a_store_of_another_registry_is_left_alone(store, make_registry, tmp_path, monkeypatch, command):
     """A wrong registry is one sentence, and no blob is deleted."""
     monkeypatch.chdir(tmp_path)
     assert peltier_store("gc", "--store", store).exit_code == 0

@@ -2,7 +2,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,15 +20,13 @@ from peltier_store.registry.schema import upgrade
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
-from tests.adapters_store.store.conftest import MakeRegistry, Old, opened
+from tests.adapters_store.store.conftest import Old, opened
 
 TENANT = "default"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-async def registry(
-    request: pytest.FixtureRequest, make_registry: MakeRegistry, tmp_path: Path
-) -> AsyncIterator[Registry]:
+async def registry(request, make_registry, tmp_path):
     """A new registry of each kind in turn."""
     if request.param == "sqlite":
         url = make_registry(tmp_path / "registry.db")
@@ -120,9 +118,7 @@ async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
     assert await stored(blobs) == {digest_of(b"young")}
 
 
-async def test_only_the_registry_that_owns_a_store_collects_there(
-    registry: Registry, blobs: Blobs, make_registry: MakeRegistry, tmp_path: Path
-) -> None:
+async def test_only_the_registry_that_owns_a_store_collects_there(registry, blobs, make_registry, tmp_path):
     """Another registry deletes nothing, although it needs none of the blobs."""
     await upload(registry, blobs, b"live")
     await Collector(registry, blobs).run()
@@ -204,9 +200,7 @@ async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry,
     await registry.reserve(digest_of(b"two"))
 
 
-async def test_a_cancelled_collection_keeps_no_claims(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_collection_keeps_no_claims(registry, tmp_path, monkeypatch):
     """Running deletions are finished, no other begins, and all of the bytes can be stored again at once."""
     monkeypatch.setattr(garbage, "_MAX_STOPPING_SECONDS", 60.0)
     begun, goes_on = asyncio.Event(), asyncio.Event()
@@ -247,9 +241,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return watch
 
 
-async def test_a_collector_whose_time_is_over_deletes_nothing_more(
-    registry: Registry, tmp_path: Path, watch: Watch
-) -> None:
+async def test_a_collector_whose_time_is_over_deletes_nothing_more(registry, tmp_path, watch):
     """It releases its claims long before others may store bytes that it has claimed."""
 
     class Tired(Old):
@@ -266,9 +258,7 @@ async def test_a_collector_whose_time_is_over_deletes_nothing_more(
         await registry.reserve(digest)
 
 
-async def test_the_time_that_the_registry_takes_is_the_collectors(
-    registry: Registry, tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_time_that_the_registry_takes_is_the_collectors(registry, tmp_path, watch, monkeypatch):
     """The deadline counts from the request to the registry, not from its answer."""
     begin_collection = registry.begin_collection
 
@@ -306,9 +296,7 @@ async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Re
 
 
 @pytest.mark.parametrize("num_blobs", [25, pytest.param(2500, marks=pytest.mark.slow)])
-async def test_more_blobs_than_a_page_are_collected(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_blobs: int
-) -> None:
+async def test_more_blobs_than_a_page_are_collected(registry, tmp_path, monkeypatch, num_blobs):
     """Of many blobs the two that are needed stay; pages of the list and batches of digests are smaller for a few."""
     if num_blobs < garbage._BATCH:
         monkeypatch.setattr(store_of_blobs, "_PAGE", 10)

@@ -1,5 +1,5 @@
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -66,9 +66,7 @@ async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp
 
 
 @pytest.mark.parametrize(("make", "what"), [(Path.unlink, "missing"), (lambda path: os.truncate(path, 0), "empty")])
-async def test_no_new_registry_takes_the_place_of_one_that_is_lost(
-    make: Callable[[Path], None], what: str, make_registry: MakeRegistry, tmp_path: Path
-) -> None:
+async def test_no_new_registry_takes_the_place_of_one_that_is_lost(make, what, make_registry, tmp_path):
     """The error names the owner of the blobs; a store without an owner accepts a new registry."""
     path, blobs = tmp_path / "registry.db", Blobs.open(tmp_path / "blobs")
     url = f"sqlite+aiosqlite:///{path}"

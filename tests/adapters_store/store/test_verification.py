@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
-from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.blobs.location import locate
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import verify_store
 
 from tests.adapters_store.store.conftest import MakeRegistry, opened
-from tests.support.artifacts import MakeArtifact
 
 TENANT = "default"
 
@@ -31,9 +29,7 @@ async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, mani
     return digest
 
 
-async def test_a_sound_store_has_no_problems(
-    registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_a_sound_store_has_no_problems(registry, location, bert, make_artifact):
     """Live and deleted versions with readable bytes are counted; an unneeded blob is an orphan."""
     blobs, data = Blobs.open(location), make_artifact(bert, proved=False)
     for name in ("a", "b"):
@@ -46,9 +42,7 @@ async def test_a_sound_store_has_no_problems(
     assert [(entry.digest, entry.size_bytes) for entry in verdict.orphans] == [(orphan, 6)]
 
 
-async def test_everything_that_is_wrong_is_said(
-    registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_everything_that_is_wrong_is_said(registry, location, bert, make_artifact):
     """A missing blob, a damaged one, one that is not an artifact and a wrong record are each one sentence that names
     the version."""
     blobs = Blobs.open(location)

@@ -121,9 +121,7 @@ async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkey
     assert power_loss.synced == {path, *path.parents} - {*tmp_path.parents}
 
 
-async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
-    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(local, tmp_path, monkeypatch):
     """A replacement is as durable as a new blob."""
     await local.put(DATA)
     path = stored_file(tmp_path)
@@ -134,9 +132,7 @@ async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
     assert power_loss.left(path) == DATA
 
 
-async def test_an_owner_has_reached_the_disk_when_it_is_told(
-    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_owner_has_reached_the_disk_when_it_is_told(local, tmp_path, monkeypatch):
     """A registry still owns a claimed or transferred store after a power loss."""
     power_loss, path = PowerLoss(monkeypatch), tmp_path / "new" / "blobs" / "owner"
     await local.owner.claim("one")
@@ -231,9 +227,7 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
     assert await local.sweep(timedelta(hours=1)) == 0
 
 
-async def test_a_wrong_clock_sweeps_no_file_that_is_being_written(
-    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_clock_sweeps_no_file_that_is_being_written(local, tmp_path, monkeypatch):
     """The age of files in a shared directory is that by the clock of their file system."""
     await local.put(DATA)
     young, old = (stored_file(tmp_path, f"{DIGEST}#{number}") for number in (1, 2))
@@ -247,9 +241,7 @@ async def test_a_wrong_clock_sweeps_no_file_that_is_being_written(
 
 
 @pytest.mark.parametrize("num_bytes", [5, 600_000])
-async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(
-    blobs: Blobs, location: str, num_bytes: int
-) -> None:
+async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(blobs, location, num_bytes):
     """The reader gets bytes before they are checked. Its result or error, and how much it reads, do not matter."""
     await blobs.put(DATA)
     await overwrite(location, bytes(num_bytes))

@@ -82,9 +82,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(file: Path, executor: ThreadPo
 
 
 @pytest.mark.parametrize("num_bytes", [100, sources._BYTES_OF_TWO_THREADS + 100])
-def test_the_digest_is_that_of_the_bytes_that_were_read(
-    num_bytes: int, file: Path, executor: ThreadPoolExecutor
-) -> None:
+def test_the_digest_is_that_of_the_bytes_that_were_read(num_bytes, file, executor):
     """Later changes of the file do not matter, nor whether the reader has read all of it."""
     data = os.urandom(num_bytes)
     for num_pieces in (0, 1, 3):

@@ -5,17 +5,15 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import database
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions import training_holder
-from peltier_store.registry.extensions.queue_records import StoredFile, StoredTraining, TrainingDraft
+from peltier_store.registry.extensions.queue_records import TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.training_holder import TrainingHold
-from peltier_store.registry.records import VersionRecord
 from peltier_store.registry.registry import OnPublish
 from peltier_store.registry.schema import upgrade
 
@@ -97,9 +95,7 @@ async def registry(url: str) -> AsyncIterator[Registry]:
         yield registry
 
 
-async def publish(
-    registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2", **more: Any
-) -> tuple[VersionRecord, bool]:
+async def publish(registry, data, *, tenant="acme", name="sst2", **more):
     """Publishes bytes that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
     return await registry.publish(
@@ -125,9 +121,7 @@ async def _add_tenants(url: str) -> None:
             await registry.create_tenant(tenant, actor="operator")
 
 
-async def add_file(
-    registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", num_rows: int = 1, is_inline: bool = False
-) -> StoredFile:
+async def add_file(registry, data=b"{}\n", *, tenant="acme", num_rows=1, is_inline=False):
     """Records examples that are stored nowhere, as `ann`."""
     reservation = await registry.reserve(digest_of(data))
     return await registry.files.add(
@@ -142,9 +136,7 @@ async def add_file(
     )
 
 
-async def add_training(
-    registry: Registry, data: bytes = b"{}\n", *, tenant: str = "acme", task: str = "sst2"
-) -> StoredTraining:
+async def add_training(registry, data=b"{}\n", *, tenant="acme", task="sst2"):
     """Queues a training of examples that were sent with it, as `ann`."""
     file = await add_file(registry, data, tenant=tenant, is_inline=True)
     return await registry.trainings.create(tenant, TrainingDraft("sst2", {"seed": 1}, file.id), actor="ann")

@@ -56,9 +56,7 @@ async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> Non
         ),
     ],
 )
-async def test_an_alias_that_makes_no_sense_is_refused(
-    registry: Registry, alias: str, split: Mapping[int, float], message: str
-) -> None:
+async def test_an_alias_that_makes_no_sense_is_refused(registry, alias, split, message):
     """The sentence names the alias, the value and the rule; nothing is changed."""
     with pytest.raises(InvalidRecord) as caught:
         await registry.set_alias("acme", "sst2", alias, split, actor="ann")

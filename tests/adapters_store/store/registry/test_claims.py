@@ -65,9 +65,7 @@ async def test_a_refused_upload_keeps_its_reservation(registry: Registry) -> Non
     await registry.publish("acme", "a", reservation, **given)
 
 
-async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(registry, monkeypatch):
     """A late upload succeeds unless a collector has claimed its bytes meanwhile."""
     monkeypatch.setattr(claims, "_RESERVED", timedelta(0))
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}

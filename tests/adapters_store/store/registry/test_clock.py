@@ -62,9 +62,7 @@ async def claim_work(registry: Registry, holder: str) -> list[StoredTraining | S
 @pytest.mark.postgres
 @pytest.mark.parametrize("seconds", _SECONDS)
 @pytest.mark.parametrize("is_first_wrong", [False, True])
-async def test_a_wrong_clock_of_one_machine_takes_nothing_away(
-    postgres_url: str, seconds: float, is_first_wrong: bool
-) -> None:
+async def test_a_wrong_clock_of_one_machine_takes_nothing_away(postgres_url, seconds, is_first_wrong):
     """Neither the training, the adapter nor the batch of a live process, nor the bytes of an upload."""
     first, second = (seconds, 0.0) if is_first_wrong else (0.0, seconds)
     async with opened(postgres_url) as registry:

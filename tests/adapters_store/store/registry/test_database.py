@@ -90,9 +90,7 @@ def retried() -> Iterator[Callable[[Callable[[], object]], None]]:
     set_on_retry_hooks(None)
 
 
-def test_the_write_ahead_log_waits_for_another_writer(
-    tmp_path: Path, retried: Callable[[Callable[[], object]], None]
-) -> None:
+def test_the_write_ahead_log_waits_for_another_writer(tmp_path, retried):
     """SQLite refuses to change the mode while another process writes, so opening tries again."""
     with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -219,9 +217,7 @@ def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.0005, 0.001, 0.1, 0.5, 0.97, 0.9999])
-async def test_a_file_that_was_cut_short_is_refused_as_it_is(
-    path: Path, share: float, make_registry: MakeRegistry
-) -> None:
+async def test_a_file_that_was_cut_short_is_refused_as_it_is(path, share, make_registry):
     """This holds for any cut, even within the last page, which SQLite would read as zeros; nothing is written."""
     url = make_registry(path)
     left = _cut(path, share)

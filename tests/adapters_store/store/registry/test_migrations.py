@@ -67,9 +67,7 @@ def test_a_new_registry_has_one_tenant_without_limits(url: str) -> None:
 
 @pytest.mark.parametrize("migrate", [True, False])
 @pytest.mark.parametrize("revision", ["0017", "9999"])
-def test_a_database_of_another_schema_is_refused_as_it_is(
-    config: Config, url: str, revision: str, migrate: bool
-) -> None:
+def test_a_database_of_another_schema_is_refused_as_it_is(config, url, revision, migrate):
     """One sentence names the database, its schema and what to do, also to a reader; no table is added."""
     command.upgrade(config, "head")
     asyncio.run(execute(url, "DROP TABLE reports", f"UPDATE alembic_version SET version_num = '{revision}'"))  # noqa: S608

@@ -78,9 +78,7 @@ async def move_on_without_id(url: str) -> None:
 
 
 @pytest.mark.parametrize("num_changes", [0, 1, 2, 3], ids=lambda count: f"{count} changes after it")
-async def test_a_restored_copy_is_noticed_whatever_its_number(
-    registry: Registry, url: str, save: Callable[[], Restore], num_changes: int
-) -> None:
+async def test_a_restored_copy_is_noticed_whatever_its_number(registry, url, save, num_changes):
     """It may have a lower revision than was read, the same, or a higher one, by other changes."""
     restore = save()
     await registry.create_tenant("lost", actor="ann")
@@ -124,9 +122,7 @@ async def test_a_change_without_an_id_stops_nobody(registry: Registry, url: str)
 
 @pytest.mark.parametrize("seen_without_id", [False, True])
 @pytest.mark.parametrize("moves", ["", "new", "old old old", "old new", "new old"])
-async def test_a_restored_copy_is_noticed_beside_changes_without_ids(
-    registry: Registry, url: str, save: Callable[[], Restore], moves: str, seen_without_id: bool
-) -> None:
+async def test_a_restored_copy_is_noticed_beside_changes_without_ids(registry, url, save, moves, seen_without_id):
     """Whether the last change that was read has an id or not."""
     restore = save()
     await registry.create_tenant("lost", actor="ann")
@@ -145,9 +141,7 @@ async def test_a_restored_copy_is_noticed_beside_changes_without_ids(
     assert [one.name for one in (await registry.snapshot(whole.position)).tenants] == ["accepted"]
 
 
-async def test_a_lost_change_without_an_id_is_noticed(
-    registry: Registry, url: str, save: Callable[[], Restore]
-) -> None:
+async def test_a_lost_change_without_an_id_is_noticed(registry, url, save):
     """By its number, before another change takes it."""
     restore = save()
     await move_on_without_id(url)
@@ -159,9 +153,7 @@ async def test_a_lost_change_without_an_id_is_noticed(
         await registry.snapshot(seen)
 
 
-async def test_a_copy_with_all_that_was_read_needs_nothing_else(
-    registry: Registry, url: str, save: Callable[[], Restore]
-) -> None:
+async def test_a_copy_with_all_that_was_read_needs_nothing_else(registry, url, save):
     """The database lacks only changes that this process has not read, so it goes on."""
     seen, restore = (await registry.snapshot()).position, save()
     await move_on(url, "lost")
@@ -171,9 +163,7 @@ async def test_a_copy_with_all_that_was_read_needs_nothing_else(
     await registry.create_tenant("accepted", actor="ann")
 
 
-async def test_an_own_change_that_was_lost_before_it_was_read_stops_nothing(
-    registry: Registry, save: Callable[[], Restore]
-) -> None:
+async def test_an_own_change_that_was_lost_before_it_was_read_stops_nothing(registry, save):
     """What is in memory is still right, and so changes go on."""
     seen, restore = (await registry.snapshot()).position, save()
     await registry.create_tenant("lost", actor="ann")
@@ -183,9 +173,7 @@ async def test_an_own_change_that_was_lost_before_it_was_read_stops_nothing(
     assert [one.name for one in (await registry.snapshot(seen)).tenants] == ["new"]
 
 
-async def test_ids_are_kept_for_as_many_changes_as_a_replica_may_miss(
-    registry: Registry, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ids_are_kept_for_as_many_changes_as_a_replica_may_miss(registry, url, monkeypatch):
     """After more it reads everything again."""
     monkeypatch.setattr(transactions, "_KEPT_CHANGES", 6)
     monkeypatch.setattr(transactions, "_CHANGES_AT_ONCE", 2)
@@ -228,9 +216,7 @@ async def test_a_dump_that_is_being_loaded_is_not_read(postgres_url: str, postgr
 
 
 @pytest.mark.postgres
-async def test_a_dump_that_ends_in_the_change_that_was_read_last_is_not_taken_for_whole(
-    postgres_url: str, postgres: PostgresServer
-) -> None:
+async def test_a_dump_that_ends_in_the_change_that_was_read_last_is_not_taken_for_whole(postgres_url, postgres):
     """A server that saw the database without tables neither reads nor writes until the dump is loaded, whatever its
     position is."""
     reach = ("-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres")

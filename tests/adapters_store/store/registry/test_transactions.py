@@ -58,9 +58,7 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
 
 
 @pytest.mark.postgres
-async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
-    postgres: PostgresServer, postgres_url: str
-) -> None:
+async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(postgres, postgres_url):
     """While it is away each call fails at once with a RegistryError; acknowledged changes persist."""
     registry = await Registry.open(postgres_url)
     first, _ = await publish(registry, b"one")
@@ -77,9 +75,7 @@ async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
 
 
 @pytest.mark.postgres
-async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
-    postgres: PostgresServer, postgres_url: str
-) -> None:
+async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(postgres, postgres_url):
     """The broken transaction changes nothing, and the next caller gets a working connection."""
     registry = await Registry.open(postgres_url)
 
@@ -166,9 +162,7 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
 
 
 @pytest.mark.postgres
-async def test_another_registry_in_the_same_database_is_refused(
-    postgres: PostgresServer, postgres_url: str, migrated_database: str
-) -> None:
+async def test_another_registry_in_the_same_database_is_refused(postgres, postgres_url, migrated_database):
     """A write notices that all contents of the database were replaced while its connections stayed open."""
     registry = Registry(database_url(postgres_url))
     await registry.identity()

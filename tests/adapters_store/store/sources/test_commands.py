@@ -20,7 +20,6 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import cli
 from peltier_client.commands import plugins
 
-from tests.server.conftest import Listen
 from tests.support.artifacts import MakeArtifact
 from tests.support.hub_server import TOKEN, Hub
 
@@ -82,14 +81,7 @@ def test_what_is_pushed_is_pulled_again(hub: Hub, tmp_path: Path, bert: Backbone
 
 
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub
-def test_a_hub_without_xet_gets_the_artifact_by_http(
-    hub: Hub,
-    tmp_path: Path,
-    bert: Backbone,
-    make_artifact: MakeArtifact,
-    peltier: Peltier,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hub_without_xet_gets_the_artifact_by_http(hub, tmp_path, bert, make_artifact, peltier, monkeypatch):
     """huggingface_hub itself would only try xet, because hf_xet is installed."""
     pytest.importorskip("hf_xet", reason="hf_xet has no build for this machine")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", False)
@@ -105,9 +97,7 @@ def test_a_hub_without_xet_gets_the_artifact_by_http(
     assert TOKEN not in output + error
 
 
-def test_what_is_pulled_is_published(
-    hub: Hub, tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact, peltier: Peltier, listen: Listen
-) -> None:
+def test_what_is_pulled_is_published(hub, tmp_path, bert, make_artifact, peltier, listen):
     """With `--upload`: what the server does not have becomes a version, and nothing becomes one twice."""
     artifacts = {f"{name}.safetensors": make_artifact(bert, name=name) for name in ("intents", "moods")}
     hub.add("acme/tasks", artifacts)

@@ -16,10 +16,6 @@ from peltier_store.sources.artifact_files import SourceFile
 from peltier_store.sources.pull import Pulled, State
 from safetensors.torch import save
 
-from tests.adapters_store.importers.conftest import SaveAdapterHub, SavePeft
-from tests.support.artifacts import MakeArtifact
-from tests.support.hub_server import Hub
-
 Pull = Callable[[str], list[Pulled]]
 
 
@@ -29,9 +25,7 @@ def pull(bert: Backbone, tmp_path: Path) -> Pull:
     return lambda source: list(pulling.pull(source, tmp_path / "pulled", lambda: bert))
 
 
-def test_a_repository_is_pulled_by_its_changes(
-    hub: Hub, pull: Pull, bert: Backbone, make_artifact: MakeArtifact, tmp_path: Path
-) -> None:
+def test_a_repository_is_pulled_by_its_changes(hub, pull, bert, make_artifact, tmp_path):
     """A second pull downloads nothing; a new commit replaces the file, and so does a pull of a damaged one."""
     path = tmp_path / "pulled" / "a.safetensors"
     for seed in (0, 1):
@@ -48,9 +42,7 @@ def test_a_repository_is_pulled_by_its_changes(
     assert path.read_bytes() == data
 
 
-def test_one_file_that_is_refused_stops_no_other(
-    hub: Hub, pull: Pull, bert: Backbone, make_artifact: MakeArtifact, tmp_path: Path
-) -> None:
+def test_one_file_that_is_refused_stops_no_other(hub, pull, bert, make_artifact, tmp_path):
     """Bad bytes, wrong golden outputs and a second adapter of a name are refused with the reason, and not written."""
     good = make_artifact(bert, name="good")
     files = {
@@ -71,13 +63,7 @@ def with_other_weights(data: bytes) -> bytes:
     return data[:-64] + struct.pack("<16f", *[3.0] * 16)
 
 
-def test_a_repository_of_peft_is_imported(
-    hub: Hub,
-    pull: Pull,
-    bert: Backbone,
-    save_peft: SavePeft,
-    tmp_path: Path,
-) -> None:
+def test_a_repository_of_peft_is_imported(hub, pull, bert, save_peft, tmp_path):
     """It becomes an artifact that names the commit it is from; pickles are never downloaded."""
     files = {path.name: path.read_bytes() for path in save_peft().iterdir()}
     commit = hub.add("acme/Intents", {**files, "optimizer.bin": b"pickle"})
@@ -89,9 +75,7 @@ def test_a_repository_of_peft_is_imported(
     assert not [path for path in hub.downloads() if path.endswith(".bin")]
 
 
-def test_a_repository_of_adapterhub_is_imported(
-    hub: Hub, pull: Pull, bert: Backbone, save_adapterhub: SaveAdapterHub, tmp_path: Path
-) -> None:
+def test_a_repository_of_adapterhub_is_imported(hub, pull, bert, save_adapterhub, tmp_path):
     """With the labels of its head, whose weights are beside the adapter's."""
     folder, hidden = save_adapterhub(), bert.config.hidden_size
     weights = {
@@ -109,9 +93,7 @@ def test_a_repository_of_adapterhub_is_imported(
     assert [part.kind for part in artifact.manifest.parts] == ["lora", "head"]
 
 
-def test_objects_of_a_bucket_are_pulled(
-    s3_store: str, pull: Pull, bert: Backbone, make_artifact: MakeArtifact, tmp_path: Path
-) -> None:
+def test_objects_of_a_bucket_are_pulled(s3_store, pull, bert, make_artifact, tmp_path):
     """Over the real S3 protocol; other objects are left out."""
     store = locate(s3_store).store
     for name in ("a", "b"):

@@ -37,9 +37,7 @@ def test_a_repository_gets_the_artifact_and_its_card(hub: Hub, artifact: Path, m
     assert ModelCard(files["README.md"].decode()).data.library_name == "peltier"
 
 
-def test_an_adapter_in_python_is_pushed_with_its_card(
-    hub: Hub, artifact: Path, bert: Backbone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_in_python_is_pushed_with_its_card(hub, artifact, bert, monkeypatch):
     """As its file would be."""
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     address = peltier.load(artifact, backbone=bert.name, device="cpu").push("hf://acme/demo", private=True)
