@@ -25,10 +25,9 @@ from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
 from peltier_server.context import RequestContext
 from peltier_store.location import StoreLocation
-from peltier_store.registry.database import database_url
+from peltier_store.registry.database import Access, create_engines, database_url
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.tables import AliasRow
-from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import insert
 
 PAGE = 100

@@ -23,10 +23,9 @@ from peltier_adapters.artifact.source import digest_of
 from peltier_server.auth.keyring import TENANT
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
-from peltier_store.registry.database import database_url
+from peltier_store.registry.database import Access, create_engines, database_url
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
-from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, insert, text, update
 
 from .ports import ReservedPort

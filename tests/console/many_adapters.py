@@ -6,10 +6,9 @@ from pathlib import Path
 
 from peltier_adapters.artifact.manifest import read_header
 from peltier_store.location import StoreLocation
-from peltier_store.registry.database import database_url
+from peltier_store.registry.database import Access, create_engines, database_url
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.tables import AdapterRow, RevisionRow, TenantRow, VersionRow
-from peltier_store.registry.transactions import Access, create_engines
 from sqlalchemy import Connection, insert, update
 
 _REVISION = 2

@@ -16,11 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import Blobs
-from peltier_store.registry.database import database_url
+from peltier_store.registry.database import Access, database_url
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.schema import upgrade
-from peltier_store.registry.transactions import Access
 from sqlalchemy import Connection
 
 from tests.crash.databases import CrashingDatabase, PostgresDatabase, Restore, SqliteFile

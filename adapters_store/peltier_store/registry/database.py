@@ -1,15 +1,24 @@
-"""Connections to the registry's database, and migrations of its schema."""
+"""Connections to the registry's database, which run transactions, and the file of a SQLite registry."""
 
+import asyncio
 import re
 import sqlite3
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
+from peltier_adapters.durable import identity_of
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import await_
 
 from peltier_store.registry.errors import RegistryError
+
+T = TypeVar("T")
 
 # Errors of the database, its driver and the network.
 FAILURES = (SQLAlchemyError, OSError)
@@ -26,6 +35,11 @@ _IDLE_SECONDS = 15.0
 _SQLITE, _POSTGRESQL = "sqlite+aiosqlite", "postgresql+asyncpg"
 # Connection options that are given in the query of the URL.
 _POSTGRESQL_OPTIONS = frozenset({"ssl", "host"})
+# One thread writes, and the others read. Fewer than the connections that an engine may open.
+_NUM_THREADS = 8
+_OPENED = "opened file"
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
 
 
 def database_url(text: str) -> URL:
@@ -143,3 +157,131 @@ def _begin(connection: Connection) -> None:
     # A transaction that reads before it writes fails if another one has written in between. One that begins IMMEDIATE
     # waits for the other one instead.
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+
+class Access(Enum):
+    """What a transaction may do."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class SqliteEngines:
+    """A whole transaction runs in one thread. To hand every statement to a thread takes five times as long."""
+
+    def __init__(self, url: URL) -> None:
+        engine = create_sqlite_engine(url)
+        _follow_path(engine, Path(url.database or ""))
+        self._engines: dict[Access, Engine] = {
+            Access.READ: engine,
+            Access.WRITE: engine.execution_options(begin="BEGIN IMMEDIATE"),
+        }
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="registry")
+
+    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
+        """Calls `work` in a transaction; an exception in it undoes its changes."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, access, work)
+
+    def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
+        with self._engines[access].begin() as connection:
+            return work(connection)
+
+    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the event loop while the work of a transaction waits for its result."""
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def close(self) -> None:
+        self._engines[Access.WRITE].dispose()
+        self._threads.shutdown(wait=False)
+
+
+class PostgresqlEngines:
+    """The driver is asynchronous, so the work runs on the event loop, which does other things while it waits."""
+
+    def __init__(self, url: URL) -> None:
+        engine = create_postgresql_engine(url)
+        self._engines = {
+            # All statements of a reader must see the same state, as they always do on SQLite.
+            Access.READ: engine.execution_options(isolation_level="REPEATABLE READ"),
+            Access.WRITE: engine,
+        }
+
+    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
+        async with self._engines[access].begin() as connection:
+            return await connection.run_sync(work)
+
+    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+        return await_(work)
+
+    async def close(self) -> None:
+        await self._engines[Access.WRITE].dispose()
+
+
+Engines: TypeAlias = SqliteEngines | PostgresqlEngines
+
+
+def create_engines(url: URL) -> Engines:
+    """The connections to one database."""
+    return SqliteEngines(url) if is_sqlite(url) else PostgresqlEngines(url)
+
+
+def _follow_path(engine: Engine, path: Path) -> None:
+    """Makes the engine use only connections to the file that is at `path`, and never create it.
+
+    A connection stays with its file when that is deleted or moved, as one to PostgreSQL breaks when the server stops.
+    """
+
+    def open_existing(_dialect: object, entry: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+        entry.info[_OPENED] = identity_of(path)
+        arguments[0], options["uri"] = f"{path.as_uri()}?mode=rw", True
+
+    def require_current(_connection: object, entry: Any, _proxy: object) -> None:
+        if entry.info[_OPENED] != identity_of(path):
+            raise DisconnectionError("the database's file was moved or replaced")
+
+    event.listen(engine, "do_connect", open_existing)
+    event.listen(engine, "checkout", require_current)
+
+
+def require_whole(path: Path) -> None:
+    """Raises RegistryError if the file was cut short; SQLite would read zeros, or create a new database.
+
+    A missing or empty file is a new database. A write-ahead log may contain the missing part of a file. The order of
+    the reads matters: another process may move its log into the file meanwhile, which then only grows.
+    """
+    header = _header_of(path)
+    if not header:
+        return
+    needed_bytes = _size_in(header)
+    has_log = _size_of(path.with_name(f"{path.name}-wal")) > 0
+    size_bytes = _size_of(path)
+    if size_bytes < needed_bytes and not has_log:
+        raise RegistryError(
+            f"the registry {str(path)!r} was cut short: it has {size_bytes} bytes instead of at least {needed_bytes}; "
+            "restore it from a backup"
+        )
+
+
+def _header_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _size_in(header: bytes) -> int:
+    """The size of the file according to its header; 0 for another format, which SQLite itself reports."""
+    if len(header) < _HEADER_BYTES:
+        return _HEADER_BYTES
+    if not header.startswith(_MAGIC):
+        return 0
+    page_bytes = int.from_bytes(header[16:18], "big")
+    return (65_536 if page_bytes == 1 else page_bytes) * int.from_bytes(header[28:32], "big")

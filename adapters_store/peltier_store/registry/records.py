@@ -167,11 +167,10 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Position:
-    """A state of the registry: the number of its last change, and the random id of the last change up to it that has
-    one. Only changes by servers of a release without ids have none.
+    """A state of the registry: the number and the random id of its last change.
 
     After a crash, a failover or a restore the database may reach the same number by another change. So it still has
-    everything that was read at a position only if it is at that number or later, and has that id there.
+    everything that was read at a position only if its change of that number has that id.
     """
 
     revision: int

@@ -25,8 +25,8 @@ from peltier_store.registry.database import (
     describe,
     is_sqlite,
     reason,
+    require_whole,
 )
-from peltier_store.registry.database_file import require_whole
 from peltier_store.registry.errors import RegistryError, RegistryGone
 from peltier_store.registry.tables import Base, ChangeRow, RevisionRow, TenantRow
 

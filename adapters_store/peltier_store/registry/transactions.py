@@ -6,8 +6,7 @@ has seen every change with a revision of 7 or less. Each commit is durable befor
 
 Each change also has a random id. A restored copy, or a standby that lacked the last changes, may reach a revision that
 was read before, but by a change with another id. So one comparison, of the id of the revision that was read last, tells
-a reader whether the database still has all that it has read, and a writer whether its decision rests on that. A change
-by a server of a release without ids has none; the id of the last change before it stands for it.
+a reader whether the database still has all that it has read, and a writer whether its decision rests on that.
 
 Claims of a queue (`Transactions.claim`) have no revision and do not wait for that row. On PostgreSQL they lock the row
 of the queue that they change, by SKIP LOCKED, and writers that change such a row lock it when they read it.
@@ -17,30 +16,24 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, BigInteger, Connection, Engine, Row, bindparam, delete, func, insert, select, update
-from sqlalchemy.util import await_
+from sqlalchemy import URL, BigInteger, Connection, Row, bindparam, delete, func, insert, select, update
 
 from peltier_store.registry.database import (
     BAD_VALUES,
     FAILURES,
-    create_postgresql_engine,
-    create_sqlite_engine,
+    Access,
+    create_engines,
     describe,
     is_full,
     is_gone,
-    is_sqlite,
     reason,
     refuses_a_value,
 )
-from peltier_store.registry.database_file import follow_path
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone, RegistryRewound
 from peltier_store.registry.records import AuditEntry, AuditFilter, Position
 from peltier_store.registry.schema import refuse_unfinished_restore
@@ -48,8 +41,6 @@ from peltier_store.registry.tables import AdapterRow, AuditRow, ChangeRow, Revis
 
 T = TypeVar("T")
 
-# One thread writes, and the others read. Fewer than the connections that an engine may open.
-_NUM_THREADS = 8
 _VERIFIED = "verified registry"
 # The actor of a change that is not in the audit log.
 NO_ACTOR = ""
@@ -61,9 +52,11 @@ _CLOCK = func.clock_timestamp(type_=UtcDateTime()).label("at")
 _KEPT_CHANGES = 10_000
 _CHANGES_AT_ONCE = 1_000
 # Statements of every upload are made once: making one takes longer than SQLite takes to run it.
-_LAST_ID = select(ChangeRow.id).order_by(ChangeRow.number.desc()).limit(1)
-_ID_OF_LAST = _LAST_ID.where(ChangeRow.number <= RevisionRow.number).scalar_subquery().label("last_id")
-_ID_OF_SEEN = _LAST_ID.where(ChangeRow.number <= bindparam("seen", type_=BigInteger)).scalar_subquery().label("seen_id")
+_CHANGE_ID = select(ChangeRow.id)
+_ID_OF_LAST = _CHANGE_ID.where(ChangeRow.number == RevisionRow.number).scalar_subquery().label("last_id")
+_ID_OF_SEEN = (
+    _CHANGE_ID.where(ChangeRow.number == bindparam("seen", type_=BigInteger)).scalar_subquery().label("seen_id")
+)
 _NEXT_REVISION = (
     update(RevisionRow)
     .values(number=RevisionRow.number + 1)
@@ -75,80 +68,6 @@ _AUDIT = insert(AuditRow).inline()
 _POSITION = select(RevisionRow.number.label("last"), RevisionRow.registry_id, _ID_OF_LAST, _ID_OF_SEEN, _CLOCK)
 _ALL_ENTRIES = AuditFilter()
 _IDENTITY, _TIME = select(RevisionRow.registry_id), select(_CLOCK)
-
-
-class Access(Enum):
-    """What a transaction may do."""
-
-    READ = "read"
-    WRITE = "write"
-
-
-class Engines(Protocol):
-    """The connections to one database."""
-
-    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        """Calls `work` in a transaction; an exception in it undoes its changes."""
-
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the event loop while the work of a transaction waits for its result."""
-
-    async def close(self) -> None:
-        """Closes every connection."""
-
-
-def create_engines(url: URL) -> Engines:
-    return SqliteEngines(url) if is_sqlite(url) else PostgresqlEngines(url)
-
-
-class SqliteEngines:
-    """A whole transaction runs in one thread. To hand every statement to a thread takes five times as long."""
-
-    def __init__(self, url: URL) -> None:
-        engine = create_sqlite_engine(url)
-        follow_path(engine, Path(url.database or ""))
-        self._engines: dict[Access, Engine] = {
-            Access.READ: engine,
-            Access.WRITE: engine.execution_options(begin="BEGIN IMMEDIATE"),
-        }
-        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="registry")
-
-    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        """See `Engines`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, access, work)
-
-    def _run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        with self._engines[access].begin() as connection:
-            return work(connection)
-
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
-
-    async def close(self) -> None:
-        self._engines[Access.WRITE].dispose()
-        self._threads.shutdown(wait=False)
-
-
-class PostgresqlEngines:
-    """The driver is asynchronous, so the work runs on the event loop, which does other things while it waits."""
-
-    def __init__(self, url: URL) -> None:
-        engine = create_postgresql_engine(url)
-        self._engines = {
-            # All statements of a reader must see the same state, as they always do on SQLite.
-            Access.READ: engine.execution_options(isolation_level="REPEATABLE READ"),
-            Access.WRITE: engine,
-        }
-
-    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
-        async with self._engines[access].begin() as connection:
-            return await connection.run_sync(work)
-
-    def wait(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-        return await_(work)
-
-    async def close(self) -> None:
-        await self._engines[Access.WRITE].dispose()
 
 
 @dataclass(frozen=True)
@@ -300,14 +219,14 @@ class Transactions:
     def _locate(self, connection: Connection, seen: Position | None) -> Position:
         row = self._known(connection.execute(_POSITION, _number_of(seen)).one_or_none(), seen)
         self._clock = row.at, time.monotonic()
-        return Position(row.last, row.last_id or "")
+        return Position(row.last, row.last_id)
 
     def _known(self, row: Row[Any] | None, seen: Position | None) -> Row[Any]:
         """Raises RegistryGone for no or another registry, and RegistryRewound for one that lacks the change `seen`."""
         if row is None:
             raise _empty(self.name)
         self._require_same(row.registry_id)
-        if seen is not None and (row.last < seen.revision or (row.seen_id or "") != seen.change_id):
+        if seen is not None and row.seen_id != seen.change_id:
             raise RegistryRewound(
                 f"the registry {self.name} is at revision {row.last} and lacks the change that was its revision "
                 f"{seen.revision}: it was restored, lost changes in a crash, or changed {_KEPT_CHANGES:,} times since"

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_store.registry import database_file
+from peltier_store.registry import database
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.registry import Registry
@@ -70,7 +70,7 @@ def test_a_log_may_be_moved_into_the_file_meanwhile(path: Path, monkeypatch: pyt
     writer.execute("CREATE TABLE a (b)")
     writer.execute("PRAGMA wal_checkpoint")
     writer.execute("INSERT INTO a VALUES (zeroblob(100000))")
-    sizes, size_of = list[int](), database_file._size_of
+    sizes, size_of = list[int](), database._size_of
 
     def read_size(asked: Path) -> int:
         sizes.append(size_of(asked))
@@ -78,8 +78,8 @@ def test_a_log_may_be_moved_into_the_file_meanwhile(path: Path, monkeypatch: pyt
             writer.close()
         return sizes[-1]
 
-    monkeypatch.setattr(database_file, "_size_of", read_size)
-    database_file.require_whole(path)
+    monkeypatch.setattr(database, "_size_of", read_size)
+    database.require_whole(path)
     assert len(sizes) > at
 
 

@@ -11,8 +11,6 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryGone, RegistryRewound
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Position
-from peltier_store.registry.transactions import Access, create_engines
-from sqlalchemy import text
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -69,14 +67,6 @@ async def move_on(url: str, tenant: str) -> None:
         await other.create_tenant(tenant, actor="other")
 
 
-async def move_on_without_id(url: str) -> None:
-    """A change by a server of a release that made no ids."""
-    engines = create_engines(database_url(url))
-    raised = text("UPDATE revision SET number = number + 1")
-    await engines.run(Access.WRITE, lambda connection: connection.execute(raised))
-    await engines.close()
-
-
 @pytest.mark.parametrize("num_changes", [0, 1, 2, 3], ids=lambda count: f"{count} changes after it")
 async def test_a_restored_copy_is_noticed_whatever_its_number(registry, url, save, num_changes):
     """It may have a lower revision than was read, the same, or a higher one, by other changes."""
@@ -98,59 +88,6 @@ async def test_a_restored_copy_is_noticed_whatever_its_number(registry, url, sav
     }  # fmt: skip
     await registry.create_tenant("accepted", actor="ann")
     assert [one.name for one in (await registry.snapshot(whole.position)).tenants] == ["accepted"]
-
-
-async def test_a_change_without_an_id_stops_nobody(registry: Registry, url: str) -> None:
-    """Neither a server that runs nor one that starts, until all servers are of the new release."""
-    seen = (await registry.snapshot()).position
-    for number in range(2):
-        await move_on_without_id(url)
-        late = await Registry.open(url)
-        await late.identity()
-        whole = (await late.snapshot()).position
-        changed = await registry.snapshot(seen)
-        assert changed.position == whole != seen
-        assert not changed.is_whole
-        await late.create_tenant(f"late-{number}", actor="ann")
-        await late.close()
-        await registry.create_tenant(f"running-{number}", actor="ann")
-        await move_on_without_id(url)
-        changed = await registry.snapshot(whole)
-        assert [one.name for one in changed.tenants] == [f"late-{number}", f"running-{number}"]
-        seen = changed.position
-
-
-@pytest.mark.parametrize("seen_without_id", [False, True])
-@pytest.mark.parametrize("moves", ["", "new", "old old old", "old new", "new old"])
-async def test_a_restored_copy_is_noticed_beside_changes_without_ids(registry, url, save, moves, seen_without_id):
-    """Whether the last change that was read has an id or not."""
-    restore = save()
-    await registry.create_tenant("lost", actor="ann")
-    if seen_without_id:
-        await move_on_without_id(url)
-    seen = (await registry.snapshot()).position
-    restore()
-    for number, move in enumerate(moves.split()):
-        await (move_on_without_id(url) if move == "old" else move_on(url, f"new-{number}"))
-    with pytest.raises(RegistryRewound):
-        await registry.snapshot(seen)
-    with pytest.raises(RegistryRewound):
-        await registry.create_tenant("refused", actor="ann")
-    whole = await registry.snapshot()
-    await registry.create_tenant("accepted", actor="ann")
-    assert [one.name for one in (await registry.snapshot(whole.position)).tenants] == ["accepted"]
-
-
-async def test_a_lost_change_without_an_id_is_noticed(registry, url, save):
-    """By its number, before another change takes it."""
-    restore = save()
-    await move_on_without_id(url)
-    seen = (await registry.snapshot()).position
-    restore()
-    with pytest.raises(RegistryRewound):
-        await registry.create_tenant("refused", actor="ann")
-    with pytest.raises(RegistryRewound):
-        await registry.snapshot(seen)
 
 
 async def test_a_copy_with_all_that_was_read_needs_nothing_else(registry, url, save):

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 from peltier_store.registry import database, transactions
-from peltier_store.registry.database import database_url
+from peltier_store.registry.database import Access, PostgresqlEngines, create_engines, database_url
 from peltier_store.registry.errors import RegistryConflict, RegistryError, RegistryGone
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import AuditFilter, Quotas
-from peltier_store.registry.transactions import Access, PostgresqlEngines, WriteTransaction, create_engines
+from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import Connection, event, text
 
 from tests.adapters_store.store.registry.conftest import publish
