@@ -1,52 +1,14 @@
 """Every count of docs/methods.md#counts that a preset of ours defines, on the shapes that were published."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from peltier_backbone.checkpoint.config import BackboneConfig, parse_config
 
 # The published config.json of each backbone, as far as shapes go.
-FILES: Mapping[str, Mapping[str, object]] = {
-    "bert-base": {
-        "model_type": "bert",
-        "vocab_size": 30522,
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-    },
-    "roberta-large": {
-        "model_type": "roberta",
-        "vocab_size": 50265,
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-        "max_position_embeddings": 514,
-        "type_vocab_size": 1,
-        "pad_token_id": 1,
-    },
-    "t5-base": {
-        "model_type": "t5",
-        "vocab_size": 32128,
-        "d_model": 768,
-        "d_kv": 64,
-        "d_ff": 3072,
-        "num_layers": 12,
-        "num_heads": 12,
-    },
-    "t5-small": {
-        "model_type": "t5",
-        "vocab_size": 32128,
-        "d_model": 512,
-        "d_kv": 64,
-        "d_ff": 2048,
-        "num_layers": 6,
-        "num_heads": 8,
-    },
-}
+FILES: Mapping[str, Mapping[str, object]] = json.loads(Path(__file__).with_name("published_shapes.json").read_text())
 CONFIGS: Mapping[str, BackboneConfig] = {name: parse_config(file, "config.json") for name, file in FILES.items()}
 
 

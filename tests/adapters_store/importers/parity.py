@@ -11,8 +11,9 @@ from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 
 from tests.adapters_store.importers.conftest import outputs
-from tests.adapters_store.importers.outcomes import OUTCOMES
 
+# The outcome of each adapter that the scripts in `foreign` save: null if served, else the reason of the refusal.
+OUTCOMES = json.loads(Path(__file__).with_name("outcomes.json").read_text())
 # Log-likelihoods of a T5 are ten times as large as logits and keep it too.
 _TOLERANCE = 1e-4
 # Their checkpoints have no head.

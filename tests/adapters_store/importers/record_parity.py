@@ -13,12 +13,12 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
-from tests.adapters_store.importers.outcomes import OUTCOMES
+from tests.adapters_store.importers.parity import OUTCOMES
 
 _HERE = Path(__file__).parent
 # Each adapter enters lines of the importers, or adapts maps of a family, that no other of them does. Those that are
 # refused are recorded too.
-_SERVED = {
+SERVED = {
     "peft": (
         "bert-lora-patterns", "bert-lora-ffn", "bert-lora-features", "bert-dora-everywhere", "bert-vera", "bert-ia3",
         "bert-ln", "bert-prefix-projected", "roberta-lora-everywhere", "roberta-lora-span", "roberta-ia3", "roberta-ln",
@@ -37,7 +37,7 @@ _SERVED = {
 }  # fmt: skip
 RECORDED = {
     origin: (*served, *(case for case, reason in OUTCOMES[origin].items() if reason is not None))
-    for origin, served in _SERVED.items()
+    for origin, served in SERVED.items()
 }
 # The time of every file in an archive, so that equal files make equal archives.
 _TIME = (1980, 1, 1, 0, 0, 0)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters_store.importers.libraries import PACKAGES, save_cases
-from tests.adapters_store.importers.outcomes import OUTCOMES
-from tests.adapters_store.importers.parity import backbone_of, check_case
+from tests.adapters_store.importers.parity import OUTCOMES, backbone_of, check_case
 
 # The gate compares with recorded answers, of fewer cases: `test_recorded_parity.py`.
 pytestmark = pytest.mark.slow

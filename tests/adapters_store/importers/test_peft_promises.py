@@ -14,12 +14,10 @@ from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file, save_file
 
-from tests.adapters_store.importers.outcomes import OUTCOMES
 from tests.adapters_store.importers.parity import EMBEDDINGS, backbone_of
-from tests.adapters_store.importers.record_parity import RECORDED, unpack
+from tests.adapters_store.importers.record_parity import SERVED, unpack
 
-SERVED = [case for case in RECORDED["peft"] if OUTCOMES["peft"][case] is None]
-TARGETED = [case for case in SERVED if "prefix" not in case and "prompt" not in case]
+TARGETED = [case for case in SERVED["peft"] if "prefix" not in case and "prompt" not in case]
 # A copy that PEFT saves beside the tensor itself.
 COPIES = re.compile(r".*\.(modules_to_save|original_module)\..*")
 ADAPTER = re.compile(r"(.*)\.(lora_.*|ia3_l|vera_lambda_.|ln_tuning_layers\..*)")
@@ -54,7 +52,7 @@ def saved(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], Sav
     return lambda case: Saved(case, tmp_path, request)
 
 
-@pytest.mark.parametrize("case", SERVED)
+@pytest.mark.parametrize("case", SERVED["peft"])
 def test_a_file_without_one_of_its_tensors_is_refused(case: str, saved: Callable[[str], Saved]) -> None:
     """Each tensor of what PEFT saved is missed, except for copies of others."""
     adapter = saved(case)

@@ -12,11 +12,9 @@ from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
-from tests.adapters_store.importers.outcomes import OUTCOMES
 from tests.adapters_store.importers.parity import backbone_of
-from tests.adapters_store.importers.record_parity import RECORDED, unpack
+from tests.adapters_store.importers.record_parity import SERVED, unpack
 
-SERVED = [case for case in RECORDED["adapterhub"] if OUTCOMES["adapterhub"][case] is None]
 FILES = ("pytorch_adapter.bin", "pytorch_model_head.bin")
 # The library saves the same parameter below each layer, and loads it from any of them.
 COPY = ".prefix_tuning.pool."
@@ -30,7 +28,7 @@ def _refusal(folder: Path, file: str, tensors: Mapping[str, Tensor], backbone: B
     return str(caught.value)
 
 
-@pytest.mark.parametrize("case", SERVED)
+@pytest.mark.parametrize("case", SERVED["adapterhub"])
 def test_each_tensor_that_is_saved_is_needed(case: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Without any one of them, or with a row less, the adapter is refused, and the tensor is named."""
     folder = unpack("adapterhub", case, tmp_path)
