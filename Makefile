@@ -11,7 +11,7 @@ LOCKED := --constraint constraints.txt --build-constraint constraints.txt
 FLOORS := .venv-floors
 CLIENT := .venv-client
 # The tests that start no command of an extra.
-CLIENT_TESTS := $(addprefix tests/client/,exchange resources test_asynchronous.py test_errors.py test_protocol.py \
+CLIENT_TESTS := $(addprefix tests/client/,exchange test_asynchronous.py test_calls.py test_errors.py test_protocol.py \
 	test_streams.py test_synchronous.py commands/test_administration.py)
 # Python compiles the modules that a test imports; compiling all would take longer than the tests.
 UV := $(BIN)/uv --no-config --quiet pip install

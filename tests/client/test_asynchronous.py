@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_client import AdapterNotFound, AsyncClient, Client, ConnectionFailed, PeltierError, Predictions
+from peltier_client import AdapterNotFound, AsyncClient, Client, PeltierError, Predictions
 
 
 @pytest.fixture
@@ -56,13 +56,6 @@ async def test_calls_run_at_once(client: AsyncClient, server: Any) -> None:
     assert [len(predictions) for predictions in many] == list(range(1, 21))
 
 
-async def test_mixed_results(client: AsyncClient) -> None:
-    """Answers and errors come in order."""
-    first, second = await client.predict_many([("sst2", "…"), ("missing", "…")])
-    assert isinstance(first, Predictions)
-    assert isinstance(second, AdapterNotFound)
-
-
 async def test_tasks_of_one_text(client: AsyncClient, server: Any) -> None:
     """Each task has its answer or its error, in order, by the name that the server gives."""
     found = await client.predict_tasks(["sst2", "missing"], "…", top_k=1)
@@ -78,18 +71,6 @@ async def test_a_full_queue_is_waited_out(client: AsyncClient, server: Any, refu
     server.planned.extend([refuse(503, "queue_full", retry_after="0"), refuse(429, "quota_exceeded", retry_after="0")])
     assert (await client.predict("sst2", "text"))[0].label == "positive"
     assert len(server.received) == 3
-
-
-async def test_nothing_listens(closed_url: str) -> None:
-    """A refused connection ends as the same exception."""
-    async with AsyncClient(closed_url, max_attempts=1) as client:
-        with pytest.raises(ConnectionFailed):
-            await client.info()
-
-
-async def test_the_key_is_never_shown(client: AsyncClient) -> None:
-    """The repr holds the address only."""
-    assert "plt_" not in repr(client)
 
 
 async def test_each_call_of_a_task_names_its_session(server: Any, answer: type[Any]) -> None:

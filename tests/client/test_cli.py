@@ -26,9 +26,7 @@ def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) ->
     assert peltier("predict", "sst2", "text", "--json") == Outcome(1, "", "error: the artifact is refused: reason\n")
 
 
-def test_a_refused_key_says_what_to_do(
-    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, refuse: Refuse
-) -> None:
+def test_a_refused_key_says_what_to_do(peltier, monkeypatch, server, refuse):
     """The errors for a wrong key and for no key name different next steps."""
     server.planned.append(refuse(401, "unauthorized", "the API key is not one of this server's, for this reason"))
     assert peltier("list").err == (
@@ -50,9 +48,7 @@ def test_retries_are_silent(peltier: Peltier, server: Any, refuse: Refuse, caplo
 
 
 @pytest.mark.slow  # The gate has the test above: stamina logs by the same hooks to structlog, if that is installed.
-def test_retries_are_silent_with_structlog(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Any, refuse: Refuse
-) -> None:
+def test_retries_are_silent_with_structlog(monkeypatch, tmp_path, server, refuse):
     """Nor is a retry written if structlog is installed, which stamina would log to."""
     (tmp_path / "structlog.py").write_text(
         "class Logger:\n"
@@ -177,9 +173,7 @@ def test_a_brought_command_runs(peltier: Peltier, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("source", ["import missing_package", "def serve():\n    import missing_package.part"])
-def test_a_missing_extra_is_one_sentence(
-    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
-) -> None:
+def test_a_missing_extra_is_one_sentence(peltier, monkeypatch, tmp_path, source):
     """The error names the extra with the missing package, at the import and in the call."""
     bring(monkeypatch, tmp_path, source)
     peltier.announce("serve", "brought:serve")
@@ -207,9 +201,7 @@ def test_errors_that_say_so_are_one_line(peltier: Peltier, monkeypatch: pytest.M
         ("import peltier_nonsense", ModuleNotFoundError),
     ],
 )
-def test_a_bug_keeps_its_traceback(
-    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, bug: type[Exception]
-) -> None:
+def test_a_bug_keeps_its_traceback(peltier, monkeypatch, tmp_path, source, bug):
     """An error in the code is not reported as an error of the user."""
     bring(monkeypatch, tmp_path, source)
     peltier.announce("f", "brought:f")

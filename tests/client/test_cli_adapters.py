@@ -21,9 +21,7 @@ def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
     assert peltier("delete", "sst2@1").out == "deleted sst2@1\n"
 
 
-def test_an_upload_of_known_bytes_names_the_version_that_is_live(
-    peltier: Peltier, server: Any, answer: Any, tmp_path: Path
-) -> None:
+def test_an_upload_of_known_bytes_names_the_version_that_is_live(peltier, server, answer, tmp_path):
     """The output says that nothing was published, and names the live version; so it does if a new one is not live."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")

@@ -107,9 +107,7 @@ def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, ans
 
 @pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("name", WIDE)
-def test_a_terminal_can_be_narrow(
-    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, answer: Any, name: str, columns: int
-) -> None:
+def test_a_terminal_can_be_narrow(peltier, monkeypatch, server, answer, name, columns):
     """No line is longer than the terminal, and every word of ordinary length is complete."""
     words, body, values = WIDE[name]
     monkeypatch.setenv("TTY_COMPATIBLE", "1")

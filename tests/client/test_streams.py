@@ -50,9 +50,7 @@ async def test_a_stream_says_what_was_truncated(client: Client, async_client: As
         assert async_stream.predictions.usage.truncated_inputs == num_truncated
 
 
-async def test_errors_before_the_first_piece(
-    client: Client, async_client: AsyncClient, server: Any, refuse: Callable[..., Any]
-) -> None:
+async def test_errors_before_the_first_piece(client, async_client, server, refuse):
     """Are those of any call, tried again where that helps."""
     for _ in range(2):
         server.planned.append(refuse(404, "adapter_not_found", "no adapter 'x'"))
@@ -68,9 +66,7 @@ async def test_errors_before_the_first_piece(
         client.stream("e2e", "text", num_beams=17)
 
 
-async def test_errors_in_the_middle(
-    client: Client, async_client: AsyncClient, server: Any, stream_of: StreamOf
-) -> None:
+async def test_errors_in_the_middle(client, async_client, server, stream_of):
     """Come after the pieces, as the same exceptions."""
     error = 'event: error\ndata: {"error": {"code": "deadline_passed", "message": "too late", "details": []}}'
     for _ in range(2):
@@ -85,9 +81,7 @@ async def test_errors_in_the_middle(
     assert stream.predictions is None
 
 
-async def test_a_stream_that_breaks_off_is_no_answer(
-    client: Client, async_client: AsyncClient, server: Any, stream_of: StreamOf
-) -> None:
+async def test_a_stream_that_breaks_off_is_no_answer(client, async_client, server, stream_of):
     """Neither between two events nor in the middle of one."""
     for _ in range(2):
         server.planned.append(stream_of('data: {"index": 0, "text": "a"}'))

@@ -48,9 +48,7 @@ def happening(number: int, kind: str = "progress", **data: object) -> str:
     return f"id: {number}\nevent: {kind}\ndata: {json.dumps(body)}"
 
 
-async def test_events_go_on_after_a_broken_connection(
-    client: Client, async_client: AsyncClient, server: Any, stream_of: StreamOf, refuse: Any
-) -> None:
+async def test_events_go_on_after_a_broken_connection(client, async_client, server, stream_of, refuse):
     """With the next one: the id of the last one is sent. Heartbeats are no events, and the final state is the end."""
     for events in (client.trainings.events("trn_1"), async_client.trainings.events("trn_1")):
         server.received.clear()
@@ -81,14 +79,7 @@ def test_a_failed_training_that_resumes_has_more_events(client: Client, server: 
     assert [event.data["state"] for event in client.trainings.events("trn_1")] == list(states)
 
 
-def test_errors_of_the_events_are_raised(
-    client: Client,
-    server: Any,
-    stream_of: StreamOf,
-    refuse: Any,
-    closed_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_errors_of_the_events_are_raised(client, server, stream_of, refuse, closed_url, monkeypatch):
     """Those that another try would not mend, at once; and a server that stays away, after a time."""
     server.planned.append(refuse(404, "training_not_found", "no training 'trn_1'"))
     with pytest.raises(TrainingNotFound, match="no training 'trn_1'"):
@@ -152,9 +143,7 @@ def test_paths_and_many_rows_are_uploaded_first(client: Client, server: Any, ans
     assert json.loads(begun.body) == asked
 
 
-def test_a_refused_training_leaves_no_file(
-    client: Client, server: Any, answer: Any, refuse: Any, tmp_path: Path
-) -> None:
+def test_a_refused_training_leaves_no_file(client, server, answer, refuse, tmp_path):
     """What was uploaded for it is deleted."""
     path = tmp_path / "film.jsonl"
     path.write_text(json.dumps(ROWS[0]))
@@ -229,7 +218,7 @@ def test_lists_follow_the_pages(client: Client, server: Any, answer: Any) -> Non
     server.planned.append(answer(200, {"trainings": [TRAINING], "next_cursor": "trn_1"}))
     server.planned.append(answer(200, {"trainings": [second], "next_cursor": None}))
     assert [one.id for one in client.trainings.list(status="queued")] == ["trn_1", "trn_0"]
-    assert server.received[1].path == "/v1/trainings?limit=100&cursor=trn_1&status=queued"
+    assert server.received[1].path == "/v1/trainings?limit=100&status=queued&cursor=trn_1"
     server.planned.append(answer(200, {"data": [FILE], "last_id": "file_1", "has_more": True}))
     server.planned.append(answer(200, {"data": [{**FILE, "id": "file_0"}], "last_id": "file_0"}))
     assert [one.id for one in client.files.list()] == ["file_1", "file_0"]
@@ -269,9 +258,7 @@ def test_the_other_calls(client: Client, server: Any, answer: Any, refuse: Any) 
         client.files.get("")
 
 
-async def test_a_lost_answer_makes_no_second_training(
-    client: Client, async_client: AsyncClient, server: Any, answer: Any
-) -> None:
+async def test_a_lost_answer_makes_no_second_training(client, async_client, server, answer):
     """Each call has an idempotency key of its own, and sends it again after a broken connection."""
     lost = answer(202, b"{", {"content-length": "99", "connection": "close"})
     server.planned.extend([lost, answer(202, TRAINING)] * 2)

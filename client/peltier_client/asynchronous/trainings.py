@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Unpack
 
 import httpx2
@@ -13,16 +13,19 @@ from peltier_client.asynchronous.files import AsyncFiles
 from peltier_client.asynchronous.sender import AsyncSender
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.patience import Patience
+from peltier_client.exchange.request import Request, page_request, raise_for_error, reader
 from peltier_client.exchange.training_events import EventReader
-from peltier_client.protocol.trainings import Training, TrainingEvent, TrainingStatus, TrainingSummary
-from peltier_client.resources import trainings
+from peltier_client.protocol.trainings import Training, TrainingEvent, TrainingList, TrainingStatus, TrainingSummary
 from peltier_client.resources.trainings import (
     Examples,
     NewTraining,
     TrainingOptions,
     TrainingSources,
+    create_training,
+    read_events,
     read_sources,
     succeeded,
+    training_path,
 )
 
 logger = logging.getLogger(__name__)
@@ -36,11 +39,11 @@ class AsyncTrainings:
 
     async def create(self, task: str, **options: Unpack[NewTraining]) -> Training:
         """Queue a training of `examples` or of the file `file_id`; `client.train` also takes paths and iterables."""
-        return await self._sender.send(trainings.create_training(task, options))
+        return await self._sender.send(create_training(task, options))
 
     async def get(self, training_id: str) -> Training:
         """One training with its state, or `TrainingNotFound`."""
-        return await self._sender.send(trainings.get_training(training_id))
+        return await self._sender.send(Request("GET", training_path(training_id), reader(Training)))
 
     async def events(self, training_id: str, after: int = 0) -> AsyncIterator[TrainingEvent]:
         """What happened to a training after the event with the id `after`, oldest first, and then what happens, until
@@ -52,7 +55,7 @@ class AsyncTrainings:
         while True:
             is_open = False
             try:
-                response, reader = await self._sender.open(trainings.read_events(training_id, last))
+                response, reader = await self._sender.open(read_events(training_id, last))
                 is_open = True
                 async with aclosing(self._receive(response, reader)) as events:
                     async for event in events:
@@ -69,30 +72,32 @@ class AsyncTrainings:
 
     async def pause(self, training_id: str) -> Training:
         """Pause a queued or running training; a running one stops when its worker learns of it."""
-        return await self._sender.send(trainings.pause_training(training_id))
+        return await self._sender.send(Request("POST", f"{training_path(training_id)}/pause", reader(Training)))
 
     async def resume(self, training_id: str) -> Training:
         """Queue a paused or failed training again, from its last checkpoint."""
-        return await self._sender.send(trainings.resume_training(training_id))
+        return await self._sender.send(Request("POST", f"{training_path(training_id)}/resume", reader(Training)))
 
     async def cancel(self, training_id: str) -> Training:
         """Cancel a training that has not ended; a running one stops when its worker learns of it."""
-        return await self._sender.send(trainings.cancel_training(training_id))
+        return await self._sender.send(Request("POST", f"{training_path(training_id)}/cancel", reader(Training)))
 
     async def delete(self, training_id: str) -> None:
         """Delete a training that has ended, with its events; the adapter that it published stays."""
-        await self._sender.send(trainings.delete_training(training_id))
+        await self._sender.send(Request("DELETE", training_path(training_id), raise_for_error))
 
     async def wait(self, training_id: str, timeout: float | None = None) -> Training:  # noqa: ASYNC109 - the sync form too
         """A training when it has ended, in whichever way; a paused one is waited for too.
 
         Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
         """
-        return await self._sender.wait(trainings.get_training(training_id), f"training {training_id}", timeout)
+        request = Request("GET", training_path(training_id), reader(Training))
+        return await self._sender.wait(request, f"training {training_id}", timeout)
 
     def list(self, status: TrainingStatus | None = None) -> AsyncIterator[TrainingSummary]:
         """Every training or those with a status, newest first, fetched page by page, without their requests."""
-        pages = self._sender.pages(partial(trainings.list_trainings, status))
+        query = {} if status is None else {"status": status}
+        pages = self._sender.pages(page_request("/v1/trainings", TrainingList, **query))
         return (training async for page in pages for training in page.trainings)
 
     async def _receive(self, response: httpx2.Response, reader: EventReader) -> AsyncGenerator[TrainingEvent, None]:

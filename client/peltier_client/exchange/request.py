@@ -114,9 +114,15 @@ def _sentence(where: str, kind: str, message: str) -> str:
     return f"{where}: {sentence}" if where else sentence.removeprefix("value error, ")
 
 
-def page_query(cursor: str | None) -> dict[str, str | int]:
-    """The query for the page at `cursor`; None is the first."""
-    return {"limit": _PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})
+def read_content(response: httpx2.Response) -> bytes:
+    """The bytes of a response. Raises the error of one that is not a success."""
+    raise_for_error(response)
+    return response.content
+
+
+def page_request(path: str, model: type[M], **query: str) -> "Request[M]":
+    """The request for the first page of a list."""
+    return Request("GET", path, reader(model), query={"limit": _PAGE_SIZE, **query})
 
 
 def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> PeltierError:

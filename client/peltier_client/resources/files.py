@@ -1,22 +1,17 @@
-"""Requests about files, and about the batches that read them."""
+"""Uploads of files, and the addresses of files and batches."""
 
 import gzip
 import zlib
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx2
-
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange.request import Request, new_key, page_query, raise_for_error, reader, to_json
+from peltier_client.exchange.request import Request, reader
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol.batches import Batch, BatchEndpoint, BatchList, BatchRequest
-from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
+from peltier_client.protocol.trainings import File, FilePurpose
 
 _KINDS = (".jsonl", ".csv", ".tsv")
-_BATCH_PAGE_SIZE = 100
 
 
 def create_file(
@@ -47,54 +42,13 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(f"{path} cannot be decompressed: {error}") from error
 
 
-def list_files(cursor: str | None = None) -> Request[FileList]:
-    """The page of files after the one with the id `cursor`; None is the newest."""
-    query = page_query(None) | ({"after": cursor} if cursor is not None else {})
-    return Request("GET", "/v1/files", reader(FileList), query=query)
-
-
-def get_file(file_id: str) -> Request[File]:
-    return Request("GET", _file(file_id), reader(File))
-
-
-def read_content(file_id: str) -> Request[bytes]:
-    """The bytes of a file."""
-
-    def read(response: httpx2.Response) -> bytes:
-        raise_for_error(response)
-        return response.content
-
-    return Request("GET", f"{_file(file_id)}/content", read)
-
-
-def delete_file(file_id: str) -> Request[FileDeleted]:
-    return Request("DELETE", _file(file_id), reader(FileDeleted))
-
-
-def _file(file_id: str) -> str:
+def file_path(file_id: str) -> str:
+    """The address of a file."""
     if not file_id:
         raise InvalidInput("the id of the file is empty")
     return f"/v1/files/{quote(file_id, safe='')}"
 
 
-def create_batch(input_file_id: str, endpoint: BatchEndpoint, metadata: Mapping[str, str] | None) -> Request[Batch]:
-    json = to_json(BatchRequest, {"input_file_id": input_file_id, "endpoint": endpoint, "metadata": metadata})
-    return Request("POST", "/v1/batches", reader(Batch), json=json, headers=new_key())
-
-
-def get_batch(batch_id: str) -> Request[Batch]:
-    return Request("GET", _batch(batch_id), reader(Batch))
-
-
-def cancel_batch(batch_id: str) -> Request[Batch]:
-    return Request("POST", f"{_batch(batch_id)}/cancel", reader(Batch))
-
-
-def list_batches(cursor: str | None = None) -> Request[BatchList]:
-    """The page of batches after the one with the id `cursor`; None is the newest."""
-    query = {"limit": _BATCH_PAGE_SIZE} | ({"after": cursor} if cursor is not None else {})
-    return Request("GET", "/v1/batches", reader(BatchList), query=query)
-
-
-def _batch(batch_id: str) -> str:
+def batch_path(batch_id: str) -> str:
+    """The address of a batch."""
     return f"/v1/batches/{quote(batch_id, safe='')}"

@@ -1,21 +1,13 @@
-"""Requests about guarded changes of aliases, and feedback to answers."""
+"""The options of guarded changes of aliases and of feedback to answers."""
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import TypedDict
 
 import httpx2
 
 from peltier_client.errors import UnexpectedAnswer
-from peltier_client.exchange.request import Request, read_body, reader, to_json
-from peltier_client.protocol.names import check_alias, check_name
-from peltier_client.protocol.rollouts import (
-    AtEnd,
-    Feedback,
-    FeedbackRequest,
-    GuardedAlias,
-    GuardedAliasRequest,
-    Rollout,
-)
+from peltier_client.exchange.request import read_body, to_json
+from peltier_client.protocol.rollouts import AtEnd, FeedbackRequest, GuardedAlias, Rollout
 
 
 class GuardOptions(TypedDict, total=False):
@@ -38,31 +30,16 @@ class FeedbackOptions(TypedDict, total=False):
     right: bool
 
 
-def start_rollout(name: str, alias: str, candidate: int, guard: GuardOptions) -> Request[Rollout]:
-    asked = to_json(GuardedAliasRequest, {"candidate": candidate, "guard": guard})
-    return Request("PUT", _path(name, alias), _read, json=asked)
-
-
-def get_rollout(name: str, alias: str) -> Request[Rollout | None]:
-    return Request("GET", _path(name, alias), lambda response: read_body(response, GuardedAlias).rollout)
-
-
-def stop_rollout(name: str, alias: str) -> Request[Rollout]:
-    return Request("POST", f"{_path(name, alias)}/stop", _read)
-
-
-def give_feedback(request_id: str, **known: Unpack[FeedbackOptions]) -> Request[Feedback]:
+def feedback_body(request_id: str, known: FeedbackOptions) -> bytes:
+    """The body of a feedback."""
     label = known.get("label")
     own = {**known, "request_id": request_id} | ({} if label is None or isinstance(label, str) else {"label": [*label]})
-    return Request("POST", "/v1/feedback", reader(Feedback), json=to_json(FeedbackRequest, own))
+    return to_json(FeedbackRequest, own)
 
 
-def _read(response: httpx2.Response) -> Rollout:
+def read_rollout(response: httpx2.Response) -> Rollout:
+    """The guarded change that a server has begun or ended."""
     rollout = read_body(response, GuardedAlias).rollout
     if rollout is None:
         raise UnexpectedAnswer("the server's answer has no guarded change: is it an older server?")
     return rollout
-
-
-def _path(name: str, alias: str) -> str:
-    return f"/v1/adapters/{check_name(name)}/aliases/{check_alias(alias)}"

@@ -9,25 +9,10 @@ from urllib.parse import quote
 import httpx2
 
 from peltier_client.errors import InvalidInput, TrainingFailed
-from peltier_client.exchange.request import (
-    Request,
-    new_key,
-    page_query,
-    raise_for_error,
-    raise_unless_events,
-    reader,
-    to_json,
-)
+from peltier_client.exchange.request import Request, new_key, raise_unless_events, reader, to_json
 from peltier_client.exchange.training_events import EventReader
 from peltier_client.protocol.names import check_name
-from peltier_client.protocol.trainings import (
-    MAX_INLINE_EXAMPLES,
-    TrainedType,
-    Training,
-    TrainingList,
-    TrainingRequest,
-    TrainingStatus,
-)
+from peltier_client.protocol.trainings import MAX_INLINE_EXAMPLES, TrainedType, Training, TrainingRequest
 from peltier_client.resources.rollouts import GuardOptions
 
 Examples = Iterable[Mapping[str, Any]] | str | PathLike[str]
@@ -144,16 +129,6 @@ def create_training(task: str, options: NewTraining) -> Request[Training]:
     return Request("POST", "/v1/trainings", reader(Training), json=json, headers=new_key())
 
 
-def list_trainings(status: TrainingStatus | None, cursor: str | None = None) -> Request[TrainingList]:
-    """The page of trainings at `cursor`, all or those with a status; None is the newest."""
-    query = page_query(cursor) | ({"status": status} if status is not None else {})
-    return Request("GET", "/v1/trainings", reader(TrainingList), query=query)
-
-
-def get_training(training_id: str) -> Request[Training]:
-    return Request("GET", _training(training_id), reader(Training))
-
-
 def read_events(training_id: str, after: int) -> Request[EventReader]:
     """Open the events after the one with the id `after`; the response's head is read into a reader of them."""
 
@@ -164,23 +139,7 @@ def read_events(training_id: str, after: int) -> Request[EventReader]:
         return EventReader()
 
     headers = {"accept": "text/event-stream"} | ({"last-event-id": str(after)} if after else {})
-    return Request("GET", f"{_training(training_id)}/events", read, headers=headers)
-
-
-def pause_training(training_id: str) -> Request[Training]:
-    return Request("POST", f"{_training(training_id)}/pause", reader(Training))
-
-
-def resume_training(training_id: str) -> Request[Training]:
-    return Request("POST", f"{_training(training_id)}/resume", reader(Training))
-
-
-def cancel_training(training_id: str) -> Request[Training]:
-    return Request("POST", f"{_training(training_id)}/cancel", reader(Training))
-
-
-def delete_training(training_id: str) -> Request[None]:
-    return Request("DELETE", _training(training_id), raise_for_error)
+    return Request("GET", f"{training_path(training_id)}/events", read, headers=headers)
 
 
 def succeeded(training: Training) -> Training:
@@ -192,7 +151,8 @@ def succeeded(training: Training) -> Training:
     raise TrainingFailed(f"training {training.id} of {training.task} {how}{reason}")
 
 
-def _training(training_id: str) -> str:
+def training_path(training_id: str) -> str:
+    """The address of a training."""
     if not training_id:
         raise InvalidInput("the id of the training is empty")
     return f"/v1/trainings/{quote(training_id, safe='')}"

@@ -2,11 +2,11 @@
 """The calls that every server answers, for ordinary code."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
+from urllib.parse import quote
 
 import httpx2
 
@@ -17,25 +17,53 @@ from peltier_client.exchange.connection import (
     DEFAULT_URL,
     ServerConnection,
 )
+from peltier_client.exchange.request import Request, page_request, raise_for_error, read_content, reader, to_json
 from peltier_client.exchange.results import Predictions
 from peltier_client.exchange.transfer import OnProgress, write_whole
 from peltier_client.protocol.adapters import (
     Adapter,
+    AdapterChange,
+    AdapterPage,
     AdapterPin,
     AdapterSummary,
     AdapterVersion,
+    DeprecationRequest,
+    PinRequest,
     UploadedVersion,
+    VersionList,
     VersionManifest,
     VersionSummary,
 )
-from peltier_client.protocol.administration import AuditRecord, KeyInfo, NewKey, TenantInfo, TenantUsage
-from peltier_client.protocol.aliases import Alias, AliasChange
+from peltier_client.protocol.administration import (
+    AuditPage,
+    AuditRecord,
+    KeyInfo,
+    KeyList,
+    KeyRequest,
+    NewKey,
+    TenantInfo,
+    TenantList,
+    TenantQuotas,
+    TenantRequest,
+    TenantUsage,
+)
+from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest
 from peltier_client.protocol.operations import HealthResponse, InfoResponse
 from peltier_client.protocol.predict import TextTuple
-from peltier_client.protocol.reports import TrainingReport
+from peltier_client.protocol.reports import TrainingReport, VersionReport
 from peltier_client.protocol.rerank import RankedDocument
-from peltier_client.resources import adapters, administration, predict
-from peltier_client.resources.administration import AuditOptions, KeyOptions, QuotaOptions
+from peltier_client.protocol.session import SESSION_HEADER
+from peltier_client.resources import adapters, predict
+from peltier_client.resources.adapters import adapter_path, alias_path, named_version_path, version_path
+from peltier_client.resources.administration import (
+    AuditOptions,
+    KeyOptions,
+    QuotaOptions,
+    audit_query,
+    read_unreadiness,
+    tenant_path,
+    tenant_query,
+)
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.synchronous.sender import Sender
 from peltier_client.synchronous.text_stream import TextStream
@@ -110,29 +138,32 @@ class CoreClient:
 
         With `containing`, only adapters whose names contain this text.
         """
-        pages = self._sender.pages(partial(adapters.list_adapters, containing))
+        query = {"q": containing} if containing else {}
+        pages = self._sender.pages(page_request("/v1/adapters", AdapterPage, **query))
         return (adapter for page in pages for adapter in page.adapters)
 
     def adapter(self, name: str) -> Adapter:
         """One adapter, or `AdapterNotFound`."""
-        return self._sender.send(adapters.get_adapter(name))
+        return self._sender.send(Request("GET", adapter_path(name), reader(Adapter)))
 
     def versions(self, name: str) -> list[VersionSummary]:
         """Summaries of an adapter's live versions, newest first; `version` returns all of one."""
-        pages = self._sender.pages(partial(adapters.list_versions, name))
+        pages = self._sender.pages(page_request(f"{adapter_path(name)}/versions", VersionList))
         return [version for page in pages for version in page.versions]
 
     def version(self, name: str, number: int) -> AdapterVersion:
         """One version of an adapter with its labels and metrics, or `VersionNotFound`."""
-        return self._sender.send(adapters.get_version(name, number))
+        return self._sender.send(Request("GET", version_path(name, number), reader(AdapterVersion)))
 
     def manifest(self, name: str, number: int) -> VersionManifest:
         """The manifest of one version, and the sizes of its parts."""
-        return self._sender.send(adapters.get_manifest(name, number))
+        path = f"{version_path(name, number)}/manifest"
+        return self._sender.send(Request("GET", path, reader(VersionManifest)))
 
     def report(self, name: str, number: int) -> TrainingReport | None:
         """The report of a version's training; None if none was uploaded with it."""
-        return self._sender.send(adapters.get_report(name, number))
+        path = f"{version_path(name, number)}/report"
+        return (self._sender.send(Request("GET", path, reader(VersionReport)))).report
 
     def download(
         self, name: str, version: int, path: str | PathLike[str], on_progress: OnProgress | None = None
@@ -141,108 +172,125 @@ class CoreClient:
 
         `on_progress` is called with the bytes received so far, and in all or None.
         """
-        return write_whole(Path(path), self._sender.send(adapters.download(name, version, on_progress)))
+        source = f"{version_path(name, version)}/artifact"
+        request = Request("GET", source, adapters.read_artifact, on_progress=on_progress)
+        return write_whole(Path(path), self._sender.send(request))
 
     def delete(self, task: str) -> None:
         """Delete an adapter (`name`) or one version of it (`name@3`)."""
-        self._sender.send(adapters.delete(task))
+        self._sender.send(Request("DELETE", adapters.deletable_path(task), raise_for_error))
 
     def undelete(self, task: str) -> AdapterVersion:
         """Undelete a version (`name@3`)."""
-        return self._sender.send(adapters.undelete_version(task))
+        return self._sender.send(Request("POST", f"{named_version_path(task)}/undelete", reader(AdapterVersion)))
 
     def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
         """Deprecate a version (`name@3`), which still answers if it is named; None removes the deprecation."""
-        return self._sender.send(adapters.deprecate_version(task, reason))
+        path, json = f"{named_version_path(task)}/deprecate", to_json(DeprecationRequest, {"reason": reason})
+        return self._sender.send(Request("POST", path, reader(AdapterVersion), json=json))
 
     def set_public(self, name: str, public: bool) -> Adapter:
         """Allow or forbid other tenants to use an adapter as `tenant:name`."""
-        return self._sender.send(adapters.change_adapter(name, public))
+        json = to_json(AdapterChange, {"public": public})
+        return self._sender.send(Request("PATCH", adapter_path(name), reader(Adapter), json=json))
 
     def aliases(self, name: str) -> list[Alias]:
         """Every alias of an adapter, in order of name."""
-        return self._sender.send(adapters.list_aliases(name))
+        return (self._sender.send(Request("GET", f"{adapter_path(name)}/aliases", reader(AliasList)))).aliases
 
     def alias_history(self, name: str, alias: str) -> list[AliasChange]:
         """The last thousand changes of an alias, newest first."""
-        return self._sender.send(adapters.alias_history(name, alias))
+        path = f"{alias_path(name, alias)}/history"
+        return (self._sender.send(Request("GET", path, reader(AliasHistory)))).changes
 
     def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
         """Point an alias to a version, or to shares of several: `{3: 0.9, 4: 0.1}`."""
-        return self._sender.send(adapters.set_alias(name, alias, version))
+        meant = {"version": version} if isinstance(version, int) else {"versions": version}
+        json = to_json(AliasRequest, meant)
+        return self._sender.send(Request("PUT", alias_path(name, alias), reader(Alias), json=json))
 
     def rollback_alias(self, name: str, alias: str) -> Alias:
         """Point an alias to what it meant before its last change. Not retried: a second call goes further."""
-        return self._sender.send(adapters.rollback_alias(name, alias))
+        path = f"{alias_path(name, alias)}/rollback"
+        return self._sender.send(Request("POST", path, reader(Alias), retried=False))
 
     def delete_alias(self, name: str, alias: str) -> None:
         """Delete an alias."""
-        self._sender.send(adapters.delete_alias(name, alias))
+        self._sender.send(Request("DELETE", alias_path(name, alias), raise_for_error))
 
     def pin(self, name: str) -> AdapterPin:
         """Keep an adapter on the device of every replica; the replica that answers has loaded it."""
-        return self._sender.send(adapters.pin_adapter(name))
+        path, json = f"{adapter_path(name)}/pin", to_json(PinRequest, {})
+        return self._sender.send(Request("PUT", path, reader(AdapterPin), json=json))
 
     def unpin(self, name: str) -> None:
         """Release the pin of an adapter; it stays in memory until it is evicted."""
-        self._sender.send(adapters.unpin_adapter(name))
+        self._sender.send(Request("DELETE", f"{adapter_path(name)}/pin", raise_for_error))
 
     def audit(self, tenant: str | None = None, **options: Unpack[AuditOptions]) -> Iterator[AuditRecord]:
         """The wanted records of the audit log, newest first, fetched page by page; requires the scope admin."""
-        pages = self._sender.pages(partial(administration.read_audit, tenant, options))
+        pages = self._sender.pages(page_request("/v1/audit", AuditPage, **audit_query(tenant, options)))
         return (record for page in pages for record in page.records)
 
     def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
         """Create a key with these scopes; `.key` is its text, which is not shown again."""
-        return self._sender.send(administration.create_key(scopes, options))
+        json = to_json(KeyRequest, {"scopes": sorted(set(scopes)), **options})
+        return self._sender.send(Request("POST", "/v1/keys", reader(NewKey), json=json))
 
     def keys(self, tenant: str | None = None) -> list[KeyInfo]:
         """Every key or those of one tenant, oldest first, including revoked and expired keys."""
-        return [key for page in self._sender.pages(partial(administration.list_keys, tenant)) for key in page.keys]
+        pages = self._sender.pages(page_request("/v1/keys", KeyList, **tenant_query(tenant)))
+        return [key for page in pages for key in page.keys]
 
     def revoke_key(self, prefix: str) -> None:
         """Revoke a key for good; every replica refuses it within a second."""
-        self._sender.send(administration.revoke_key(prefix))
+        self._sender.send(Request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", raise_for_error))
 
     def create_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Create a tenant. Quotas that are not given are unlimited."""
-        return self._sender.send(administration.create_tenant(name, quotas))
+        json = to_json(TenantRequest, {"name": name, "quotas": quotas})
+        return self._sender.send(Request("POST", "/v1/tenants", reader(TenantInfo), json=json))
 
     def tenants(self) -> list[TenantInfo]:
         """Every tenant with its quotas, in order of name."""
-        return [tenant for page in self._sender.pages(administration.list_tenants) for tenant in page.tenants]
+        pages = self._sender.pages(page_request("/v1/tenants", TenantList))
+        return [tenant for page in pages for tenant in page.tenants]
 
     def tenant(self, name: str) -> TenantInfo:
         """One tenant, or `NotFound`."""
-        return self._sender.send(administration.get_tenant(name))
+        return self._sender.send(Request("GET", tenant_path(name), reader(TenantInfo)))
 
     def tenant_usage(self, name: str) -> TenantUsage:
         """What a tenant uses of its quotas now."""
-        return self._sender.send(administration.get_usage(name))
+        return self._sender.send(Request("GET", f"{tenant_path(name)}/usage", reader(TenantUsage)))
 
     def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
         """Replace all quotas of a tenant. Those that are not given become unlimited."""
-        return self._sender.send(administration.set_tenant(name, quotas))
+        json = to_json(TenantQuotas, quotas)
+        return self._sender.send(Request("PUT", tenant_path(name), reader(TenantInfo), json=json))
 
     def info(self) -> InfoResponse:
         """The server's release, backbone and limits."""
-        return self._sender.send(administration.info())
+        return self._sender.send(Request("GET", "/info", reader(InfoResponse)))
 
     def metrics(self) -> str:
         """The page of `GET /metrics` in Prometheus' text format; requires the scope metrics. Not retried."""
-        return self._sender.send(administration.metrics())
+        # One session for all callers, so that a balancer that knows sessions shows them the same replica each time.
+        session = {SESSION_HEADER: "peltier/metrics"}
+        page = self._sender.send(Request("GET", "/metrics", read_content, headers=session, retried=False))
+        return page.decode(errors="replace")
 
     def ready(self) -> bool:
         """Whether the server accepts predictions; False while it loads or drains. Not retried."""
-        return self._sender.send(administration.ready())
+        return self.why_not_ready() is None
 
     def why_not_ready(self) -> str | None:
         """Why the server accepts no predictions, in one sentence; None if it does. Not retried."""
-        return self._sender.send(administration.why_not_ready())
+        return self._sender.send(Request("GET", "/ready", read_unreadiness, retried=False))
 
     def health(self) -> HealthResponse:
         """Whether the process is alive; raises if it is not. Not retried."""
-        return self._sender.send(administration.health())
+        return self._sender.send(Request("GET", "/health", reader(HealthResponse), retried=False))
 
     def close(self) -> None:
         """Close all connections."""

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 
+from peltier_client.exchange.request import Request, new_key, page_request, read_content, reader, to_json
 from peltier_client.exchange.transfer import OnProgress
-from peltier_client.protocol.batches import Batch, BatchEndpoint
-from peltier_client.protocol.trainings import File, FilePurpose
-from peltier_client.resources import files
+from peltier_client.protocol.batches import Batch, BatchEndpoint, BatchList, BatchRequest
+from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
+from peltier_client.resources.files import batch_path, create_file, file_path
 from peltier_client.synchronous.sender import Sender
 
 
@@ -32,23 +33,23 @@ class Files:
         A file whose name ends in .gz is sent decompressed. Bytes without a `name` are JSONL.
         `on_progress` is called with the bytes sent so far and in all.
         """
-        return self._sender.send(files.create_file(content, name, on_progress, purpose))
+        return self._sender.send(create_file(content, name, on_progress, purpose))
 
     def get(self, file_id: str) -> File:
         """What is known of one file, or `FileNotFound`."""
-        return self._sender.send(files.get_file(file_id))
+        return self._sender.send(Request("GET", file_path(file_id), reader(File)))
 
     def content(self, file_id: str) -> bytes:
         """The bytes of one file."""
-        return self._sender.send(files.read_content(file_id))
+        return self._sender.send(Request("GET", f"{file_path(file_id)}/content", read_content))
 
     def delete(self, file_id: str) -> None:
         """Delete one file; a file that a training or a batch still reads raises `Conflict`."""
-        self._sender.send(files.delete_file(file_id))
+        self._sender.send(Request("DELETE", file_path(file_id), reader(FileDeleted)))
 
     def list(self) -> Iterator[File]:
         """Every file, newest first, fetched page by page."""
-        pages = self._sender.pages(files.list_files)
+        pages = self._sender.pages(page_request("/v1/files", FileList), "after")
         return (file for page in pages for file in page.data)
 
 
@@ -60,11 +61,13 @@ class Batches:
 
     def create(self, input_file_id: str, endpoint: BatchEndpoint, metadata: Mapping[str, str] | None = None) -> Batch:
         """Answer the requests of a file: that of `client.files.create(path, purpose="batch")`."""
-        return self._sender.send(files.create_batch(input_file_id, endpoint, metadata))
+        asked = {"input_file_id": input_file_id, "endpoint": endpoint, "metadata": metadata}
+        json = to_json(BatchRequest, asked)
+        return self._sender.send(Request("POST", "/v1/batches", reader(Batch), json=json, headers=new_key()))
 
     def get(self, batch_id: str) -> Batch:
         """One batch with its status, or `BatchNotFound`. `client.files.content` reads its files."""
-        return self._sender.send(files.get_batch(batch_id))
+        return self._sender.send(Request("GET", batch_path(batch_id), reader(Batch)))
 
     def wait(
         self,
@@ -77,15 +80,16 @@ class Batches:
 
         Raises `TimedOut` after `timeout` seconds, and when the server is away for three minutes.
         """
-        return self._sender.wait(files.get_batch(batch_id), f"batch {batch_id}", timeout, on_progress)
+        request = Request("GET", batch_path(batch_id), reader(Batch))
+        return self._sender.wait(request, f"batch {batch_id}", timeout, on_progress)
 
     def cancel(self, batch_id: str) -> Batch:
         """Cancel one batch; one that has ended raises `Conflict`."""
-        return self._sender.send(files.cancel_batch(batch_id))
+        return self._sender.send(Request("POST", f"{batch_path(batch_id)}/cancel", reader(Batch)))
 
     def list(self) -> Iterator[Batch]:
         """Every batch, newest first, fetched page by page."""
-        pages = self._sender.pages(files.list_batches)
+        pages = self._sender.pages(page_request("/v1/batches", BatchList), "after")
         return (batch for page in pages for batch in page.data)
 
 

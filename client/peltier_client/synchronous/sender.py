@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -62,15 +62,14 @@ class Sender:
             return self._send_once(request)
         return self._retrying(partial(is_worth_retrying, request), self._send_once, request)
 
-    def pages(self, ask: Callable[[str | None], Request[P]]) -> Iterator[P]:
-        """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
-        cursor: str | None = None
+    def pages(self, request: Request[P], key: str = "cursor") -> Iterator[P]:
+        """The pages of a list; `request` is for the first, and `key` names the cursor in the query of the others."""
         while True:
-            page = self.send(ask(cursor))
+            page = self.send(request)
             yield page
-            cursor = page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None:
                 return
+            request = replace(request, query={**request.query, key: page.next_cursor})
 
     def wait(
         self,

@@ -46,9 +46,7 @@ def test_a_file_of_requests_is_run(peltier: Peltier, server: Any, answer: Any, r
     assert (created.path, json.loads(created.body)["endpoint"]) == ("/v1/batches", "/v1/rerank")
 
 
-def test_empty_lines_before_the_first_request_are_passed_over(
-    peltier: Peltier, server: Any, answer: Any, tmp_path: Path
-) -> None:
+def test_empty_lines_before_the_first_request_are_passed_over(peltier, server, answer, tmp_path):
     """As the server does."""
     path = tmp_path / "rows.jsonl"
     path.write_text("\n  \n" + json.dumps(REQUEST) + "\n")
@@ -57,9 +55,7 @@ def test_empty_lines_before_the_first_request_are_passed_over(
     assert json.loads(server.received[1].body)["endpoint"] == "/v1/rerank"
 
 
-def test_an_output_that_cannot_be_written_is_refused_first(
-    peltier: Peltier, server: Any, rows: Path, tmp_path: Path
-) -> None:
+def test_an_output_that_cannot_be_written_is_refused_first(peltier, server, rows, tmp_path):
     """Nothing is sent, so no answers stay on the server."""
     for output in (tmp_path / "none" / "answers.jsonl", tmp_path):
         outcome = peltier("batches", "run", str(rows), "--output", str(output))
@@ -82,9 +78,7 @@ def test_errors_follow_the_answers(peltier: Peltier, server: Any, answer: Any, t
 @pytest.mark.parametrize(
     ("status", "said"), [("failed", "failed: line 2: no"), ("cancelled", "was cancelled: line 2: no")]
 )
-def test_a_batch_that_is_not_completed_fails(
-    peltier: Peltier, server: Any, answer: Any, status: str, said: str
-) -> None:
+def test_a_batch_that_is_not_completed_fails(peltier, server, answer, status, said):
     """With the reasons of the server."""
     errors = {"data": [{"code": "bad", "message": "line 2: no", "line": 2}]}
     server.planned.append(answer(200, {**BATCH, "status": status, "errors": errors}))
@@ -110,9 +104,7 @@ def test_another_file_is_refused(peltier: Peltier, server: Any, rows: Path, line
     assert said in outcome.err
 
 
-def test_an_interrupted_command_leaves_the_batch(
-    peltier: Peltier, server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_command_leaves_the_batch(peltier, server, answer, monkeypatch):
     """And says how to get its answers."""
     server.planned.append(answer(200, BATCH))
     monkeypatch.setattr(batches._Progress, "__call__", lambda *_: os.kill(os.getpid(), signal.SIGINT))

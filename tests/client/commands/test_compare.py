@@ -179,9 +179,7 @@ def test_several_labels_and_texts(compare: Compare, judge: Judge) -> None:
         ({"text": "a"}, "data.jsonl:2 has no column 'label'"),
     ],
 )
-def test_a_row_that_cannot_be_judged_is_named(
-    compare: Compare, judge: Judge, row: dict[str, Any], sentence: str
-) -> None:
+def test_a_row_that_cannot_be_judged_is_named(compare, judge, row, sentence):
     """Metrics of a part of the rows would be those of another file."""
     judge.answers["sst2@1"] = judge.answers["sst2@2"] = {"a": label("yes")}
     outcome = compare([{"text": "a", "label": "yes"}, row])
@@ -213,9 +211,7 @@ class Moving(dict[str, int]):
     ("cell", "first", "second"),
     [(1, "'yes'", "'no'"), ([1], "['yes']", "['no']")],
 )
-def test_an_integer_that_means_two_names_is_refused(
-    judge: Judge, compare: Compare, cell: Any, first: str, second: str
-) -> None:
+def test_an_integer_that_means_two_names_is_refused(judge, compare, cell, first, second):
     """The versions have their labels in different orders, so each would be judged by other labels."""
     several = isinstance(cell, list)
     own = {"labels": ["yes"]} if several else {"label": "yes", "score": 1.0}

@@ -66,9 +66,7 @@ def test_the_default_address_may_have_no_server() -> None:
     assert finding.level == "note"
 
 
-def test_a_server_that_is_not_ready(
-    peltier: Peltier, announce: Announce, server: Any, answer: Any, refuse: Any
-) -> None:
+def test_a_server_that_is_not_ready(peltier, announce, server, answer, refuse):
     """Is broken, for its reason; one that refuses the key is a note with the next step."""
     server.planned.append(refuse(503, "not_ready", "the runner is stuck"))
     outcome = peltier("doctor", "--store", "x")

@@ -21,7 +21,7 @@ from peltier_client.commands.plugins import PluginCommand
 from rich.text import Text
 from typer.core import TyperGroup, TyperOption
 
-from tests.client.typed_commands import Peltier, peltier
+from tests.client.typed_commands import peltier
 
 __all__ = ["peltier"]
 
@@ -142,9 +142,7 @@ TYPED = {
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("typed", TYPED)
-def test_commands_and_options_are_completed(
-    typed: str, shell: str, peltier: Peltier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_and_options_are_completed(typed, shell, peltier, monkeypatch):
     """By the protocol of each shell, for our own commands and for those of plugins."""
     words = typed.split(" ")
     monkeypatch.setenv("_PELTIER_COMPLETE", f"complete_{shell}")

@@ -92,9 +92,7 @@ def test_compressed_csv_of_pairs(predict: Predict, server: Any, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv.gz", "out.jsonl.gz"]
 
 
-def test_a_bad_row_has_an_error_and_stops_no_other(
-    predict: Predict, server: Any, refuse: Refuse, tmp_path: Path
-) -> None:
+def test_a_bad_row_has_an_error_and_stops_no_other(predict, server, refuse, tmp_path):
     """Rows that cannot be read are not sent; one that the server refuses is found by halves. Status 1, with a count."""
     # The row "c" of four is refused, with all requests that it is in.
     server.planned.extend(
@@ -172,9 +170,7 @@ KEPT = {"line": 1, "row": {"id": 0, "text": "a"}, "prediction": {}, "adapter": "
         ({"adapter": "other"}, "holds predictions of 'other', not of 'sst2'"),
     ],
 )
-def test_a_run_of_something_else_is_not_resumed(
-    predict: Predict, tmp_path: Path, kept: dict[str, Any], sentence: str
-) -> None:
+def test_a_run_of_something_else_is_not_resumed(predict, tmp_path, kept, sentence):
     """Another file or another adapter is one sentence, without the advice to resume; the part file stays as it is."""
     part = tmp_path / "out.jsonl.part"
     part.write_text(json.dumps(KEPT | kept) + "\n")

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from peltier_client import AnswerNotFound, Client
-from peltier_client.errors import InvalidInput, UnexpectedAnswer
-from peltier_client.resources import rollouts
+from peltier_client.errors import UnexpectedAnswer
 
 from tests.client.typed_commands import Peltier, peltier
 
@@ -38,27 +37,6 @@ FEEDBACK = {
     "state": "running",
     "input_hash": "0f",
 }
-
-
-def test_what_is_sent() -> None:
-    """Method, address and body of the contract."""
-    begun = rollouts.start_rollout("sst2", "live", 2, {"shadow": True, "margin": 0.01})
-    assert (begun.method, begun.path) == ("PUT", "/v1/adapters/sst2/aliases/live")
-    assert json.loads(begun.json or b"") == {"candidate": 2, "guard": {"shadow": True, "margin": 0.01}}
-    assert rollouts.stop_rollout("sst2", "live").path == "/v1/adapters/sst2/aliases/live/stop"
-    told = rollouts.give_feedback("r", row=2, label=("a", "b"))
-    assert (told.path, json.loads(told.json or b"")) == (
-        "/v1/feedback", {"request_id": "r", "row": 2, "label": ["a", "b"]}
-    )  # fmt: skip
-    assert json.loads(rollouts.give_feedback("r", right=False).json or b"") == {"request_id": "r", "right": False}
-
-
-def test_what_is_refused_before_sending() -> None:
-    """One sentence each."""
-    with pytest.raises(InvalidInput, match="either a share between 0 and 1, or shadow: true"):
-        rollouts.start_rollout("sst2", "live", 2, {})
-    with pytest.raises(InvalidInput, match="exactly one of them"):
-        rollouts.give_feedback("r")
 
 
 def test_the_client_reads_them(server: Any, answer: Any) -> None:

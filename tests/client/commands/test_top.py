@@ -125,9 +125,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top, "_TIMEOUT_SECONDS", 60)
 
 
-def test_a_lost_server_is_named_and_q_ends_it(
-    on_terminal: OnTerminal, terminal: Terminal, server: LittleServer
-) -> None:
+def test_a_lost_server_is_named_and_q_ends_it(on_terminal, terminal, server):
     """The numbers stay; the terminal is as it was before."""
 
     def lose_the_server() -> None:
@@ -142,9 +140,7 @@ def test_a_lost_server_is_named_and_q_ends_it(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["sigint", "sigterm"])
-def test_signals_restore_the_terminal(
-    on_terminal: OnTerminal, terminal: Terminal, number: signal.Signals, status: int
-) -> None:
+def test_signals_restore_the_terminal(on_terminal, terminal, number, status):
     """As q does."""
 
     def send() -> None:

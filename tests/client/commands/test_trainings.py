@@ -103,9 +103,7 @@ def test_an_interrupt_leaves_the_training_running(peltier: Peltier, server: Any,
         ("cancel", "cancelled", None, "trn_1 is cancelled"),
     ],
 )
-def test_changes_say_what_they_did(
-    peltier: Peltier, server: Any, answer: Any, word: str, status: str, wish: str | None, told: str
-) -> None:
+def test_changes_say_what_they_did(peltier, server, answer, word, status, wish, told):
     """A running training changes later."""
     server.planned.append(answer(200, {**TRAINING, "status": status, "wish": wish}))
     assert peltier("trainings", word, "trn_1").out == f"{told}\n"

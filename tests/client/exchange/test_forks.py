@@ -107,9 +107,7 @@ with asyncio.Runner() as runner:
 
 
 @pytest.mark.usefixtures("echoing")
-def test_a_child_that_closes_its_client_leaves_the_parents_connections(
-    run: Callable[[str], Any], server: LittleServer
-) -> None:
+def test_a_child_that_closes_its_client_leaves_the_parents_connections(run, server):
     """The parent's next request goes over the connection that it had before."""
     addresses: list[Any] = []
     plain = server.http.process_request

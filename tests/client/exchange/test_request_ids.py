@@ -27,9 +27,7 @@ def test_every_attempt_has_an_id_of_its_own(client: Client, server: LittleServer
     assert found.request_id == second
 
 
-async def test_the_answer_to_another_request_is_an_error(
-    client: Client, async_client: AsyncClient, server: LittleServer
-) -> None:
+async def test_the_answer_to_another_request_is_an_error(client, async_client, server):
     """It names both ids, and its connection is not used again: the next answer is the own one."""
     for _ in range(2):
         server.planned.append(_answer(_ANOTHER))
@@ -41,9 +39,7 @@ async def test_the_answer_to_another_request_is_an_error(
     assert (await async_client.predict("sst2", "text"))[0].label == "positive"
 
 
-async def test_the_stream_of_another_request_is_an_error(
-    client: Client, async_client: AsyncClient, server: LittleServer
-) -> None:
+async def test_the_stream_of_another_request_is_an_error(client, async_client, server):
     """Before its first piece."""
     for _ in range(2):
         stream = events_for("e2e")
