@@ -28,9 +28,8 @@ from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.load import EXACT, load_backbone
-from peltier_backbone.native import choice, inner_kernels
+from peltier_backbone.native import choice
 from peltier_backbone.native.choice import kernels_in_use
-from peltier_backbone.native.inner_kernels import PlacedDistances, PlacedPrefixes
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import ACTIVATIONS, NativeGate, NativeProgram, place_op, place_prefix, step, vector
 from peltier_backbone.native.rows import PlacedRow, PlacedRows, Table, TableGroup
@@ -45,6 +44,9 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+
+from tests.support import inner_kernels
+from tests.support.inner_kernels import PlacedDistances, PlacedPrefixes
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "benchmarks")]
 

@@ -1,55 +1,43 @@
-"""Compares the native kernels with torch before the first request."""
+"""Compares the native kernels with torch before the first request: products, and whole layers of an encoder and of a
+decoder."""
 
-from dataclasses import dataclass
-from functools import partial
+from ctypes import addressof
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native import inner_kernels
+from peltier_backbone.native.example_layer import ExampleLayer, Sizes, draw
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import (
-    NativeGate,
-    NativeNormWeights,
-    NativeProgram,
-    place_op,
-    place_prefix,
-    step,
-    vector,
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.rows import NO_OPS, LayerKeys, PlacedRow, PlacedRows, StackRows
+from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm
+
+_LENGTHS, _WIDTH, _HEADS, _INNER, _EPS = [5, 3, 1], 36, 2, 50, 1e-5
+_SIZE = _WIDTH // _HEADS
+_GROUPS = [(2, 7), (1, 3), (1, 0)]
+# Layers of an encoder at odd sizes: with shared heads, and with a row that is longer than a block of queries.
+_ENCODERS = (
+    Sizes([5, 3, 1, 4], _WIDTH, _HEADS, _INNER, _GROUPS, sharing=_HEADS, prefix=3),
+    Sizes([70, 3, 1, 4], _WIDTH, _HEADS, _INNER, _GROUPS, prefix=3, window=2, turned=True),
 )
-from peltier_backbone.native.rows import PlacedRow, PlacedRows, Table, TableGroup
-from peltier_backbone.native.stack_check import check_stack
-
-_LENGTHS, _WIDTH, _CHANGED = [5, 3, 1], 36, 8
-
-
-@dataclass(frozen=True)
-class _Kind:
-    eps: float = 1e-5
-    centered: bool = True
 
 
 @torch.inference_mode()
 def check(library: Library) -> None:
-    """Check products, also of 8 bits, folded and gated steps, biases, norms, attention, also within a window, rotary
-    positions, all layers in one call, kept keys and the likeliest token at odd sizes. Of the three rows of adapters the
-    first two have one. Raises a `RuntimeError` that names what is wrong."""
+    """Raises a `RuntimeError` that names what is wrong. Of the rows of an encoder most have an adapter, a bottleneck
+    with a norm and a prefix of its own."""
     for dtype in (torch.float32, torch.bfloat16):
         _check_product(library, dtype)
-        _check_keys(library, dtype)
+        for sizes in _ENCODERS:
+            layer = ExampleLayer(sizes, dtype)
+            found, expected = layer.by_library(library).run(), layer.by_torch()
+            off = 1e-3 if dtype == torch.float32 else 2**-4
+            _compare(library, f"layers of an encoder in {dtype}", found, expected, off=off)
     _check_int8(library)
-    _check_feed_forward(library)
+    _compare(library, "layers of a decoder", *_decode(library))
     _check_likeliest(library)
-    _check_steps(library)
-    _check_bias_and_norm(library)
-    _check_attention(library, torch.float32)
-    _check_attention(library, torch.float32, rounded=True)
-    _check_attention(library, torch.bfloat16)
-    _check_window(library)
-    _check_turns(library)
-    check_stack(library, partial(_compare, library))
 
 
 def _draw(*shape: int) -> Tensor:
@@ -60,10 +48,6 @@ def _compare(library: Library, what: str, found: Tensor, expected: Tensor, *, of
     once = 2**-7 if found.dtype == torch.bfloat16 else 1e-5
     if not torch.allclose(found.float(), expected.float(), atol=off, rtol=once):
         raise RuntimeError(f"{library.name} gives wrong {what} on this machine")
-
-
-def _table(program: NativeProgram) -> Table:
-    return Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
 
 
 def _check_product(library: Library, dtype: torch.dtype) -> None:
@@ -95,31 +79,6 @@ def _check_sums(library: Library, x: Tensor, values: Tensor) -> None:
         raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
 
 
-def _check_feed_forward(library: Library) -> None:
-    """As the single products, which are checked against torch, and the activation."""
-    x, scales = _draw(13, _WIDTH), torch.full((70,), 1e-3)
-    values = torch.randint(-64, 65, (70, _WIDTH + 35), dtype=torch.int8, generator=torch.Generator().manual_seed(1))
-    expand = library.pack_int8(values[:, :_WIDTH], scales)
-    for gated, inner in ((False, 70), (True, 35)):
-        contract = library.pack_int8(values[:_WIDTH, -inner:], scales[:_WIDTH])
-        wide, factor = library.multiply_int8(x, expand), torch.ones(())
-        if gated:
-            wide, factor = wide.chunk(2, -1)
-        expected = library.multiply_int8(F.gelu(wide) * factor, contract)
-        found = inner_kernels.feed_forward_int8(library, x, expand, contract, "gelu", gated=gated)
-        _compare(library, "feed-forward layers of 8 bits", found, expected, off=float(expected.abs().max()) / 50)
-
-
-def _check_keys(library: Library, dtype: torch.dtype) -> None:
-    """Of two tokens in the slots of three."""
-    store, tokens = torch.zeros(2, 3, 2, 4, 5, dtype=dtype), _draw(2, 20)
-    inner_kernels.keep_keys(library, store, tokens, torch.tensor([3, 2 * 2 * 4 + 1]))
-    expected = torch.zeros_like(store)
-    expected[:, 0, :, 3], expected[:, 2, :, 1] = tokens.view(2, 2, 2, 5).to(dtype)
-    if not torch.equal(store, expected):
-        raise RuntimeError(f"{library.name} keeps wrong keys in {dtype} on this machine")
-
-
 def _check_likeliest(library: Library) -> None:
     logits = 3 * _draw(5, 77)
     tokens, log_probs = library.likeliest(logits)
@@ -129,76 +88,58 @@ def _check_likeliest(library: Library) -> None:
     _compare(library, "log-probabilities", log_probs, expected.values)
 
 
-def _check_steps(library: Library) -> None:
-    x, narrow, wide, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(18, 5), _draw(10, _WIDTH), _draw(_WIDTH)
-    weight, shift = _draw(_WIDTH) / 6, _draw(1)
-    steps, gate = (step(narrow, None, fold=2), step(wide, bias)), NativeGate(vector(weight), vector(shift), 1, 0)
-    program = NativeProgram([place_op(0, steps, gate=gate, gain=0.5)], 1, {}, 0, None)
-    y, gates = x.clone(), torch.empty(1, len(_LENGTHS))
-    library.adapt(y, y, None, _table(program), 0, gates)
-    scores = torch.split((x @ weight + shift).sigmoid(), _LENGTHS)
-    passed = torch.cat([piece.mean().expand(len(piece), 1) for piece in scores])
-    change = 0.5 * passed * ((x.view(-1, 18) @ narrow).view(len(x), 10) @ wide + bias)
-    _compare(library, "products", y, x + torch.cat((change[:_CHANGED], torch.zeros(1, _WIDTH))))
-
-
-def _check_bias_and_norm(library: Library) -> None:
-    x, weight, own, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(_WIDTH), _draw(_WIDTH) + 1, _draw(_WIDTH)
-    norms = {0: NativeNormWeights(vector(own), vector(bias))}
-    table = _table(NativeProgram([place_op(0, width=_WIDTH, added=vector(bias))], 1, norms, 1, None))
-    y = x.clone()
-    library.adapt(y, y, None, table, 0, torch.empty(1, len(_LENGTHS)))
-    _compare(library, "sums", y, torch.cat((x[:_CHANGED] + bias, x[_CHANGED:])))
-    normed = F.layer_norm(x, (_WIDTH,), eps=_Kind.eps)
-    expected = torch.cat((normed[:_CHANGED] * own + bias, normed[_CHANGED:] * weight))
-    _compare(library, "norms", library.norm(x, None, weight, None, _Kind(), table), expected)
-
-
-def _check_attention(library: Library, dtype: torch.dtype, *, rounded: bool = False) -> None:
-    qkv, expected = _draw(sum(_LENGTHS), 3 * _WIDTH).to(dtype), list[Tensor]()
-    # Rounded queries move a logit by 2^-9 of a sum of sizes, which is below 3, and a weight by about twice that.
-    off = 2**-5 if rounded or dtype == torch.bfloat16 else 1e-3
-    prefix, gates = _draw(2, 3, 2, _WIDTH // 2).transpose(1, 2), torch.tensor([0.5, 0.25, 1.0])  # [2, heads, 3, size]
-    gate = NativeGate(vector(gates), vector(gates), 1, 0)
-    program = NativeProgram([place_prefix(0, prefix[0], prefix[1], gate)], 1, {}, 0, None)
-    for row, piece in enumerate(torch.split(qkv.float(), _LENGTHS)):
-        query, key, value = piece.view(len(piece), 3, 2, -1).permute(1, 2, 0, 3)
-        if row < 2:
-            key, value = torch.cat((prefix[0] * gates[row], key), 1), torch.cat((prefix[1] * gates[row], value), 1)
-        expected.append(F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
-    query, key, value = qkv.chunk(3, -1)
-    size, prefixes = _WIDTH // 2, inner_kernels.PlacedPrefixes(_table(program), gates=gates)
-    rows = PlacedRows.packed(_LENGTHS, _LENGTHS)
-    found = inner_kernels.attend(library, query, key, value, size, rows, 2, prefixes, scale=size**-0.5, rounded=rounded)
-    _compare(library, "attention", found, torch.cat(expected), off=off)
+def _decode(library: Library) -> tuple[Tensor, Tensor]:
+    """A step of three rows: row r has r tokens before it, and sees an encoded row."""
+    num = len(_LENGTHS)
+    x, store, memory = draw(num, _WIDTH), draw(2, num, _HEADS, num, _SIZE), draw(sum(_LENGTHS), 2 * _WIDTH)
+    weights = {name: draw(_WIDTH, _WIDTH) for name in ("output", "query", "cross_output")}
+    weights |= {"query_key_value": draw(3 * _WIDTH, _WIDTH), "expand": draw(2 * _INNER, _WIDTH)}
+    weights["contract"], norms = draw(_WIDTH, _INNER), draw(4, _WIDTH) + 1
+    expected = _step_by_torch(x, store.clone(), memory, weights, norms)
+    packed = {name: library.pack(weight) for name, weight in weights.items()}
+    maps = {name: FrozenMap(None, one.data.data_ptr(), None, one.inner, one.outer) for name, one in packed.items()}
+    placed = [StackNorm(norm.data_ptr(), None, 0) for norm in norms]
+    layer = StackLayer(own_norm=placed[0], cross_norm=placed[1], feed_norm=placed[2], **maps)
+    layout = StackLayout(
+        layers=addressof(layer), count=1, hidden=_WIDTH, heads=_HEADS, size=_SIZE, eps=_EPS, scale=1.0,
+        activation=ACTIVATIONS["relu"], gated=True, final=placed[3],
+    )  # fmt: skip
+    first = [row * _HEADS * num for row in range(num)]
     starts = accumulate(_LENGTHS, initial=0)
-    first = [PlacedRow(start, 1, start, keys) for start, keys in zip(starts, _LENGTHS, strict=False)]
-    rows = PlacedRows.place(first)
-    single = inner_kernels.attend(library, query, key, value, size, rows, 2, prefixes, scale=size**-0.5, once=True)
-    for place, exact in zip(first, expected, strict=True):
-        _compare(library, "attention of one query", single[place.first], exact[0], off=off)
+    seen = [PlacedRow(row, 1, start, keys) for row, (start, keys) in enumerate(zip(starts, _LENGTHS, strict=False))]
+    rows = StackRows(
+        PlacedRows.place([PlacedRow(row, 1, key, row + 1) for row, key in enumerate(first)]), PlacedRows.place(seen),
+        LayerKeys.of([(memory[:, :_WIDTH], memory[:, _WIDTH:])], _SIZE),
+        LayerKeys.of([(store[0].view(-1, _SIZE), store[1].view(-1, _SIZE))], num * _SIZE),
+        torch.tensor([key + row for row, key in enumerate(first)]),
+    )  # fmt: skip
+    return library.run_stack(NativeStack(layout, (layer, packed), library), x, rows, NO_OPS), expected
 
 
-def _check_window(library: Library) -> None:
-    """A row that is longer than a block of queries."""
-    length, window, size = 70, 2, _WIDTH // 2
-    qkv, places = _draw(length, 3 * _WIDTH), torch.arange(length)
-    query, key, value = qkv.view(length, 3, 2, -1).permute(1, 2, 0, 3)
-    near = (places - places[:, None]).abs() <= window
-    exact = F.scaled_dot_product_attention(query, key, value, near).transpose(0, 1).flatten(1)
-    query, key, value = qkv.chunk(3, -1)
-    rows = PlacedRows.packed([length], [length])
-    found = inner_kernels.attend(library, query, key, value, size, rows, 2, scale=size**-0.5, window=window)
-    _compare(library, "attention within a window", found, exact)
+def _step_by_torch(x: Tensor, store: Tensor, memory: Tensor, weights: dict[str, Tensor], norms: Tensor) -> Tensor:
+    """The states after the layer and its final norm."""
+    own, *pairs = F.linear(_norm(x, norms[0]), weights["query_key_value"]).chunk(3, -1)
+    contexts = []
+    for row in range(len(x)):
+        for kept, new in zip(store, pairs, strict=True):
+            kept[row, :, row] = new[row].view(_HEADS, _SIZE)
+        contexts.append(_attend(own[row : row + 1], *store[:, row, :, : row + 1]))
+    x = x + F.linear(torch.cat(contexts), weights["output"])
+    asked = F.linear(_norm(x, norms[1]), weights["query"])
+    contexts = []
+    for row, encoded in enumerate(torch.split(memory, _LENGTHS)):
+        keys_values = encoded.view(len(encoded), 2, _HEADS, _SIZE).permute(1, 2, 0, 3)
+        contexts.append(_attend(asked[row : row + 1], *keys_values))
+    x = x + F.linear(torch.cat(contexts), weights["cross_output"])
+    active, factor = F.linear(_norm(x, norms[2]), weights["expand"]).chunk(2, -1)
+    return _norm(x + F.linear(F.relu(active) * factor, weights["contract"]), norms[3])
 
 
-def _check_turns(library: Library) -> None:
-    """A pair of elements is a complex number; what lies behind the heads stays."""
-    pairs, angles, positions = _WIDTH // 4, _draw(9, _WIDTH // 4), torch.tensor([8, 0, 3, 3, 1])
-    x = _draw(len(positions), 3 * _WIDTH)
-    numbers = torch.complex(*x[:, :_WIDTH].reshape(-1, 2, 2, pairs).unbind(2))
-    turned = torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)[positions, None])
-    found = x.clone()
-    inner_kernels.rotate(library, found, torch.cat((angles.cos(), angles.sin()), 1), positions, 2)
-    exact = torch.cat((turned.movedim(-1, 2).flatten(1), x[:, _WIDTH:]), 1)
-    _compare(library, "rotary positions", found, exact)
+def _norm(x: Tensor, weight: Tensor) -> Tensor:
+    return F.rms_norm(x, (_WIDTH,), weight, _EPS)
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """One token's context; keys and values are [heads, keys, size]."""
+    heads = query.view(1, _HEADS, _SIZE).transpose(0, 1)
+    return F.scaled_dot_product_attention(heads, keys, values, scale=1.0).transpose(0, 1).flatten(1)

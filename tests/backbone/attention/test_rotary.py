@@ -3,9 +3,9 @@
 import pytest
 import torch
 from peltier_backbone.attention.rotary import Rotary
-from peltier_backbone.native import inner_kernels
 from peltier_backbone.native.choice import kernels_in_use, load_library
 
+from tests.support import inner_kernels
 from tests.support.levels import fastest_level
 
 CPU = torch.device("cpu")

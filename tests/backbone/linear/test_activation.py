@@ -6,12 +6,12 @@ import pytest
 import torch
 from peltier_backbone.linear.activation import Activation, activate
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
-from peltier_backbone.native import inner_kernels
 from peltier_backbone.native.choice import kernels_in_use, load_library
 from peltier_backbone.native.library import Library
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.support import inner_kernels
 from tests.support.levels import fastest_level
 
 EXACT = {

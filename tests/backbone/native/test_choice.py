@@ -110,9 +110,7 @@ def _flags_of(level: str) -> frozenset[str]:
     ],
     ids=str,
 )
-def test_the_faster_one_is_taken(
-    dtype: torch.dtype, native: float, chosen: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_faster_one_is_taken(dtype, native, chosen, monkeypatch, caplog):
     """For everything in a dtype. In bfloat16 torch prepares products for each number of tokens, so it must be faster by
     more. The log names both times, once."""
     monkeypatch.setattr(choice, "try_layer", lambda library, dtype: LayerTrial(native * 1e-3, 1e-3))
@@ -128,9 +126,7 @@ def test_the_faster_one_is_taken(
     assert [line for line in caplog.messages if "torch" in line] == expected
 
 
-def test_a_library_that_cannot_be_used_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_library_that_cannot_be_used_is_left_out(monkeypatch, caplog):
     """The next one serves; the log names the first."""
     first, *others = survey_libraries()
     broken = LibraryState(first.name, reason="it is wrong")

@@ -49,9 +49,7 @@ def _states(backbone: Backbone, texts: tuple[str, ...] = _TEXTS) -> list[Tensor]
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("family", ["bert", "deberta", "eurobert", "modernbert", "t5"])
 @torch.inference_mode()
-def test_a_model_is_as_exact_as_by_torch(
-    family: str, precision: str, emulated: str, request: pytest.FixtureRequest
-) -> None:  # fmt: skip
+def test_a_model_is_as_exact_as_by_torch(family, precision, emulated, request):
     """It is as near to torch in float32 as torch in its precision is; a row answers as alone to the last bit."""
     folder = str(request.getfixturevalue(f"{family}_directory"))
     with kernels_in_use("torch"):

@@ -8,11 +8,13 @@ import torch
 from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.quantization import quantize_weight
 from peltier_backbone.linear.quantized_linear import QuantizedLinear
-from peltier_backbone.native import inner_kernels, library
+from peltier_backbone.native import library
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.packed import PackedInt8
 from torch import Tensor
 from torch.nn import functional as F
+
+from tests.support import inner_kernels
 
 # Rows, inner and outer: less than a group, a tile, a vector, a panel and a block, and more.
 SIZES = [(1, 1, 1), (3, 5, 3), (7, 48, 64), (9, 130, 100), (100, 64, 65), (13, 1030, 17)]

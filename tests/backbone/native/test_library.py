@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.linear.activation import Activation
 from peltier_backbone.linear.norm import LayerNorm, RMSNorm
-from peltier_backbone.native import inner_kernels, interface, library
+from peltier_backbone.native import interface, library, self_check
 from peltier_backbone.native.choice import _survey
-from peltier_backbone.native.inner_kernels import PlacedPrefixes
+from peltier_backbone.native.example_layer import ExampleLayer
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
     NativeGate,
@@ -32,6 +32,8 @@ from peltier_backbone.native.rows import PlacedRows, Table, TableGroup
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.support import inner_kernels
+from tests.support.inner_kernels import PlacedPrefixes
 from tests.support.levels import LEVELS, fastest_level, skip_unless_permitted
 
 FOLDER = Path(library.__file__).parent
@@ -98,10 +100,7 @@ def _close(found: Tensor, exact: Tensor, inner: int = 1, *, more: float = 0.0) -
     biased=st.booleans(),
     gain=st.sampled_from((1.0, 0.75)),
 )
-def test_each_row_meets_its_groups_matrix(
-    native: Library, lengths: list[int], inner: int, outer: int, dtypes: tuple[torch.dtype, torch.dtype],
-    activation: Activation, biased: bool, gain: float,
-) -> None:  # fmt: skip
+def test_each_row_meets_its_groups_matrix(native, lengths, inner, outer, dtypes, activation, biased, gain):
     """y + gain * act(x W + b), of windows of wider tensors, for groups of any size."""
     rows, groups = sum(lengths), len(lengths)
     x = _draw(rows, inner + 3, seed=1).to(dtypes[0])[:, 2 : inner + 2]
@@ -190,9 +189,7 @@ def test_biases_are_added_in_place(native: Library, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("width", [5, 48, 100])
 @pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
-def test_norms_have_their_groups_weights(
-    native: Library, kind: type[LayerNorm | RMSNorm], width: int, dtype: torch.dtype
-) -> None:
+def test_norms_have_their_groups_weights(native, kind, width, dtype):
     """Layer norm and RMS norm of a sum, with and without a bias, rounded once; without own weights by the shared ones,
     which are of either dtype."""
     lengths = [3, 1, 4]
@@ -260,10 +257,7 @@ def test_a_central_gate_is_a_share(native: Library, column: int) -> None:
     dtype=st.sampled_from(DTYPES),
     rounded=st.booleans(),
 )
-def test_rows_attend_to_themselves(
-    native: Library, lengths: list[int], hidden: int, heads: int, size: int, prefix_len: int, dtype: torch.dtype,
-    rounded: bool,
-) -> None:  # fmt: skip
+def test_rows_attend_to_themselves(native, lengths, hidden, heads, size, prefix_len, dtype, rounded):
     """Softmax attention of each row and head over its prefix and what it may see of itself. Every third row has a
     prefix times a gate, every third one without a gate, the others none. Products of bfloat16 round queries, keys,
     values and weights to it."""
@@ -365,10 +359,6 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pyte
     )
 
 
-def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
-    """Leaves y as it is."""
-
-
 def _wrong_in_threads(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The product, with a wrong last row where the call is large enough for several threads."""
 
@@ -382,27 +372,22 @@ def _wrong_in_threads(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "broken"),
+    ("owner", "name", "broken"),
     [
-        ("adapt", _unchanged),
-        ("norm", lambda self, x, *rest: x),
-        ("attend", lambda library, query, *rest, **options: query),
-        ("attend", lambda *rest, window=None, _all=inner_kernels.attend, **options: _all(*rest, **options)),
-        ("rotate", lambda *rest: None),
-        ("run_stack", lambda self, stack, x, *rest: x),
-        ("keep_keys", lambda *rest: None),
-        ("likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
-        ("feed_forward_int8", lambda library, x, *rest, **options: x),
-        ("multiply", _wrong_in_threads(Library.multiply)),
-        ("multiply_int8", _wrong_in_threads(Library.multiply_int8)),
+        (Library, "run_stack", lambda self, stack, x, *rest: x),
+        (Library, "likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
+        (Library, "multiply", _wrong_in_threads(Library.multiply)),
+        (Library, "multiply_int8", _wrong_in_threads(Library.multiply_int8)),
+        (ExampleLayer, "_turn", lambda self, x: x),
+        (ExampleLayer, "_seen", lambda self, num_tokens, num_keys: torch.ones(num_tokens, num_keys, dtype=torch.bool)),
+        (ExampleLayer, "_adapt_and_norm", lambda self, y, residual: F.layer_norm(y + residual, y.shape[1:])),
+        (self_check, "_attend", lambda query, keys, values: values[:, 0].flatten()[None]),
     ],
 )
-def test_a_library_that_computes_wrongly_is_refused(
-    kernel: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each kernel is compared with torch before it serves."""
+def test_a_library_that_computes_otherwise_than_torch_is_refused(owner, name, broken, monkeypatch):
+    """Whichever of both is wrong. All that a layer does is compared before it serves."""
     path = FOLDER / f"{fastest_level()}.so"
-    monkeypatch.setattr(Library if hasattr(Library, kernel) else inner_kernels, kernel, broken)
+    monkeypatch.setattr(owner, name, broken)
     state = _survey.__wrapped__(path)
     assert state.library is None
     assert " on this machine" in state.reason
@@ -412,6 +397,6 @@ def test_a_library_that_computes_wrongly_is_refused(
 def test_each_level_is_checked_before_it_serves(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong result of one level refuses that level, whichever others have passed."""
     skip_unless_permitted(level)
-    monkeypatch.setattr(Library, "norm", lambda self, x, *rest: x)
+    monkeypatch.setattr(Library, "likeliest", lambda self, logits: logits.min(-1)[::-1])
     state = _survey.__wrapped__(FOLDER / f"{level}.so")
-    assert (state.library, state.reason) == (None, f"{level} gives wrong norms on this machine")
+    assert (state.library, state.reason) == (None, f"{level} gives wrong tokens on this machine")

@@ -39,9 +39,7 @@ def _multiply(
     activation=st.sampled_from([*ACTIVATIONS]),
     biased=st.booleans(),
 )
-def test_products_are_those_of_torch(
-    native: Library, rows: int, inner: int, outer: int, dtype: torch.dtype, activation: Activation, biased: bool
-) -> None:  # fmt: skip
+def test_products_are_those_of_torch(native, rows, inner, outer, dtype, activation, biased):
     """act(x W^T + b) of windows of wider tensors, at any size. Each of a sum's terms is rounded at most once, a result
     in bfloat16 twice more."""
     x, weight = _draw(rows, inner + 3).to(dtype)[:, 2 : inner + 2], _draw(outer, inner, seed=1).to(dtype)

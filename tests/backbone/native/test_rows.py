@@ -3,12 +3,13 @@
 import pytest
 import torch
 from peltier_backbone.attention.relative import RowBias, create_bias
-from peltier_backbone.native import inner_kernels
-from peltier_backbone.native.inner_kernels import PlacedDistances, PlacedPrefixes
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import NativeGate, NativeProgram, place_prefix, vector
 from peltier_backbone.native.rows import LineBias, PlacedRow, PlacedRows, Table, TableGroup
 from torch import Tensor
+
+from tests.support import inner_kernels
+from tests.support.inner_kernels import PlacedDistances, PlacedPrefixes
 
 HEADS, SIZE = 3, 20
 
@@ -78,9 +79,7 @@ def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
 @pytest.mark.parametrize("prefix_len", [0, 5, 700])
 @pytest.mark.parametrize(("size", "bias"), [(511, False), (512, True), (513, True), (1_100, False), (1_100, True)])
 @torch.inference_mode()
-def test_rows_with_many_keys_attend_to_one_block_of_them_after_the_other(
-    native: Library, prefix_len: int, size: int, bias: bool
-) -> None:
+def test_rows_with_many_keys_attend_to_one_block_of_them_after_the_other(native, prefix_len, size, bias):
     """The keys of a row and its prefix begin and end anywhere in a block. The largest logit of a row may be in any
     block, and biases may hide all keys of one."""
     count = 99  # more than a block of queries

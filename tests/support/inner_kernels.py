@@ -1,14 +1,13 @@
-"""Calls of kernels that otherwise only `stack.c` calls, for the self-check and the tests."""
+"""Calls of kernels that otherwise only `stack.c` calls."""
 
 from dataclasses import dataclass
-
-from torch import Tensor
 
 from peltier_backbone.native.interface import INTERFACE
 from peltier_backbone.native.library import Library, as_matrix, is_half
 from peltier_backbone.native.packed import PackedInt8
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.rows import NO_TABLE, PlacedRows, Table
+from torch import Tensor
 
 _AttendCall, _RotateCall, _KeepKeysCall, _ActivateCall, _FeedForwardInt8Call = (
     INTERFACE.structs[f"{name}_call"] for name in ("attend", "rotate", "keep_keys", "activate", "feed_forward_int8")
