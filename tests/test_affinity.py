@@ -110,9 +110,7 @@ ROUTES: list[tuple[str, str, Callable[[str], dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("path", "kinds", "body"), ROUTES, ids=[f"{path}-{kinds}" for path, kinds, _ in ROUTES])
-def test_a_task_in_the_body_goes_to_its_replica(
-    pair: Pair, path: str, kinds: str, body: Callable[[str], dict[str, Any]]
-) -> None:
+def test_a_task_in_the_body_goes_to_its_replica(pair, path, kinds, body):
     """The body names the task, and the replica is that of the path of a native prediction. A session in the header
     comes before it."""
     for task in (task for task in TASKS if task[0] in kinds):

@@ -204,9 +204,7 @@ def test_a_library_is_compiled_again_when_a_source_changes(hook: dict[str, Any],
         ("platform.libc_ver", lambda: ("", ""), "the native kernels need glibc"),
     ],
 )
-def test_a_system_without_a_target_is_told(
-    hook: dict[str, Any], name: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_a_target_is_told(hook, name, value, reason, monkeypatch):
     """The build warns, and the wheel is pure Python."""
     assert hook["why_no_target"]() is None
     module, attribute = name.split(".")

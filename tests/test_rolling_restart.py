@@ -2,11 +2,8 @@
 
 import shutil
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from peltier_backbone.backbone import Backbone
 
 from tests.support.rolling_restart import Load, measure
 
@@ -14,12 +11,7 @@ pytestmark = pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy
 
 
 @pytest.mark.slow  # test_process.py stays, with a signal under load that loses nothing, and test_deploy.py
-def test_a_rolling_restart_fails_no_request(
-    bert: Backbone,
-    bert_directory: Path,
-    make_artifact: Callable[..., bytes],
-    tmp_path: Path,
-) -> None:
+def test_a_rolling_restart_fails_no_request(bert, bert_directory, make_artifact, tmp_path):
     """Each replica is stopped by SIGTERM and started again under load, and every request is answered with 200."""
     examples = tmp_path / "examples"
     examples.mkdir()

@@ -27,9 +27,7 @@ def test_a_write_that_breaks_off_leaves_what_was_there(write: Write, tmp_path: P
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == ({} if before is None else {"a": before})
 
 
-def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bytes_have_reached_the_disk_before_they_have_their_name(write, tmp_path, monkeypatch):
     """So that a power loss cannot leave the name without them."""
     path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
     path.write_bytes(OLD)
@@ -46,9 +44,7 @@ def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
 
 
 @pytest.mark.parametrize("before", [None, OLD])
-def test_a_write_that_is_done_outlives_a_power_loss(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
-) -> None:
+def test_a_write_that_is_done_outlives_a_power_loss(write, tmp_path, monkeypatch, before):
     """Its name too, which is an entry of the folder."""
     path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
     if before is not None:
@@ -57,9 +53,7 @@ def test_a_write_that_is_done_outlives_a_power_loss(
     assert power_loss.left(path) == NEW
 
 
-def test_two_who_write_at_once_do_not_disturb_each_other(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_who_write_at_once_do_not_disturb_each_other(write, tmp_path, monkeypatch):
     """Both succeed, and the last one's bytes remain; the part file of `predict --file` stays."""
     path, kept, replace = tmp_path / "a", tmp_path / "a.part", Path.replace
     kept.write_bytes(OLD)

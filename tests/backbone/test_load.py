@@ -21,7 +21,6 @@ from transformers import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
-    PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
     T5ForConditionalGeneration,
@@ -77,18 +76,14 @@ def _aliased(tensors: Tensors) -> Tensors:
         "prefixed", "gamma-beta", "position-ids", "pretraining-head", "aliases", "no-shared", "unread-table",
     ],
 )  # fmt: skip
-def test_the_same_model_under_other_names(
-    family: str, change: Callable[[Tensors], Tensors], request: pytest.FixtureRequest, edited: Edited
-):
+def test_the_same_model_under_other_names(family, change, request, edited):
     """How a checkpoint spells its tensors, and copies of them, change neither the weights nor the fingerprint."""
     directory = edited(change, request.getfixturevalue(f"{family}_directory"))
     assert _same(load_backbone(str(directory)), request.getfixturevalue(family))
 
 
 @pytest.mark.parametrize(("family", "model"), [("bert", BertModel), ("t5", T5ForConditionalGeneration)])
-def test_a_sharded_checkpoint_is_the_same_backbone(
-    family: str, model: type[PreTrainedModel], request: pytest.FixtureRequest, tmp_path: Path
-):
+def test_a_sharded_checkpoint_is_the_same_backbone(family, model, request, tmp_path):
     """As transformers shards large models."""
     directory = request.getfixturevalue(f"{family}_directory")
     model.from_pretrained(directory).save_pretrained(tmp_path, max_shard_size="50KB")
@@ -158,9 +153,7 @@ _REFUSED = {
 @pytest.mark.parametrize(
     ("family", "change", "words"), [(family, *case) for family, cases in _REFUSED.items() for case in cases]
 )
-def test_every_tensor_is_consumed_or_refused(
-    family: str, change: Callable[[Tensors], Tensors], words: str, request: pytest.FixtureRequest, edited: Edited
-):
+def test_every_tensor_is_consumed_or_refused(family, change, words, request, edited):
     """A checkpoint that does not fit its configuration is refused by the tensor's name."""
     with pytest.raises(BackboneError) as caught:
         load_backbone(str(edited(change, request.getfixturevalue(f"{family}_directory"))))
@@ -304,14 +297,7 @@ def test_attention_on_a_gpu_is_not_planned_for_each_shape(bert: Backbone):
 @pytest.mark.parametrize(
     ("dtype", "times", "said"), [("bfloat16", 1.5, True), ("bfloat16", 1.05, False), ("float32", 1.5, False)]
 )
-def test_a_dtype_that_is_slow_here_is_told(
-    dtype: str,
-    times: float,
-    said: bool,
-    bert_directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_dtype_that_is_slow_here_is_told(dtype, times, said, bert_directory, monkeypatch, caplog):
     """Processors differ: on some products in bfloat16 take longer than in float32, by more than a trial may err."""
     monkeypatch.setattr(load, "slowdown", lambda asked: times)
     load_backbone(str(bert_directory), dtype=dtype)

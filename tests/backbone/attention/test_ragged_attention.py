@@ -40,10 +40,7 @@ def _plain(query: Tensor, key_value: Tensor, bias: Tensor | None) -> tuple[Tenso
 @pytest.mark.parametrize("waste", [-1e9, 1e9], ids=["by-row", "padded"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-def test_each_row_sees_its_own_keys(
-    lengths: tuple[tuple[int, ...], tuple[int, ...]], kind: str, waste: float, training: bool,
-    monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+def test_each_row_sees_its_own_keys(lengths, kind, waste, training, monkeypatch):
     """Row by row or side by side, with and without gradients: contexts and totals are those of each row alone."""
     monkeypatch.setattr(ragged_attention, "_MAX_WASTED_LOGITS", waste)
     queries, keys = lengths

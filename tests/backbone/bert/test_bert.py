@@ -88,9 +88,7 @@ def test_float32_equals_transformers(shape: tuple[str, int, int, int, int], tmp_
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_bfloat16_is_as_exact_as_transformers(
-    shape: tuple[str, int, int, int, int], tmp_path: Path, bert_directory: Path
-):
+def test_bfloat16_is_as_exact_as_transformers(shape, tmp_path, bert_directory):
     """In bfloat16 we are as near to the float64 result of the rounded weights as transformers in bfloat16 is."""
     model = _random_model(*shape).bfloat16()
     ours = load_backbone(_save(model, tmp_path, bert_directory), dtype="bfloat16")

@@ -160,9 +160,7 @@ def test_prompts_that_are_no_texts_are_refused(tmp_path: Path, content: str):
 @pytest.mark.parametrize(
     ("name", "prompts", "found"), [("query", PROMPTS, "query"), (None, PROMPTS, None), ("query", {}, None)]
 )
-def test_one_of_the_prompts_is_the_default(
-    tmp_path: Path, name: str | None, prompts: dict[str, str], found: str | None
-):
+def test_one_of_the_prompts_is_the_default(tmp_path, name, prompts, found):
     """Where the checkpoint names one, and its prompts are in use."""
     (tmp_path / PROMPTS_FILE).write_text(json.dumps({"default_prompt_name": name}))
     assert read_default_prompt(tmp_path, prompts) == found

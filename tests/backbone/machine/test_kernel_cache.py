@@ -56,9 +56,7 @@ def grown_mib(backbone: Path, kernel: str, **environment: str) -> float:
 
 
 @pytest.mark.parametrize("own", [{}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, {"LRU_CACHE_CAPACITY": "7"}], ids=list)
-def test_the_bounds_are_set_where_the_environment_has_none(
-    own: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bounds_are_set_where_the_environment_has_none(own, monkeypatch):
     """oneDNN and torch read them there."""
     environment = dict(own)
     monkeypatch.setattr(kernel_cache, "os", SimpleNamespace(environ=environment))

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,9 +115,7 @@ def test_float32_equals_transformers(shape: tuple[int, int, int, int, int], tmp_
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_bfloat16_is_as_exact_as_transformers(
-    shape: tuple[int, int, int, int, int], tmp_path: Path, bert_directory: Path
-):
+def test_bfloat16_is_as_exact_as_transformers(shape, tmp_path, bert_directory):
     """In bfloat16 we are as near to the float64 result of the rounded weights as transformers in bfloat16 is."""
     model = _small_model(*shape).bfloat16()
     ours = load_backbone(_save(model, tmp_path, bert_directory), dtype="bfloat16")
@@ -167,9 +165,7 @@ def test_stretched_angles_equal_transformers(more: dict[str, float], tmp_path: P
     assert _distance(_ours(ours, rows), _reference(model, rows)) < 1e-4
 
 
-def test_newer_files_are_the_same_backbone(
-    modernbert: Backbone, modernbert_directory: Path, edited: Callable[..., Path]
-):
+def test_newer_files_are_the_same_backbone(modernbert, modernbert_directory, edited):
     """`layer_types` and `rope_parameters` say the same as the keys of older files, and a pretraining checkpoint has the
     same encoder."""
     raw = json.loads((modernbert_directory / "config.json").read_text())

@@ -40,9 +40,7 @@ def _same(one: Backbone, other: Backbone) -> bool:
     return (one.fingerprint, one.weights_digest()) == (other.fingerprint, other.weights_digest())
 
 
-def test_a_hub_snapshot_is_the_same_backbone(
-    t5: Backbone, t5_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_hub_snapshot_is_the_same_backbone(t5, t5_directory, tmp_path, monkeypatch):
     """The hub client lays a model out as links into a store of blobs; one name of it is enough."""
     snapshot, asked = tmp_path / "models--me--tiny-t5" / "snapshots" / "0123", []
     snapshot.mkdir(parents=True)

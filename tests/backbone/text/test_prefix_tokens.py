@@ -59,9 +59,7 @@ def makers(bert_directory: Path, roberta_directory: Path, t5_directory: Path) ->
     pair=st.none() | TEXTS,
     max_tokens=st.integers(3, 14),
 )
-def test_a_beginning_has_the_tokens_of_the_whole(
-    family: str, text: str, pair: str | None, max_tokens: int, makers: dict[str, Make]
-):
+def test_a_beginning_has_the_tokens_of_the_whole(family, text, pair, max_tokens, makers):
     """Of texts and pairs, in each tokenizer of which it is known; an uneven number of a pair's tokens included."""
     bounded, whole = Tokenizer(makers[family]()), Tokenizer(makers[family]())
     assert bounded._is_local

@@ -24,9 +24,7 @@ def _reference(directory: Path, text: str, pair: str | None, max_tokens: int) ->
 
 
 @given(text=TEXTS, pair=st.none() | TEXTS, max_tokens=st.integers(5, 24))
-def test_truncation_is_longest_first(
-    text: str, pair: str | None, max_tokens: int, bert: Backbone, bert_directory: Path
-):
+def test_truncation_is_longest_first(text, pair, max_tokens, bert, bert_directory):
     """The cut of a WordPiece text or pair is the fast tokenizer's, and what it drops is counted."""
     assert bert.tokenizer.encode(text, pair, max_tokens=max_tokens) == _reference(
         bert_directory, text, pair, max_tokens
@@ -34,9 +32,7 @@ def test_truncation_is_longest_first(
 
 
 @given(text=TEXTS, pair=st.none() | TEXTS, max_tokens=st.integers(5, 24))
-def test_truncation_of_roberta(
-    text: str, pair: str | None, max_tokens: int, roberta: Backbone, roberta_directory: Path
-):
+def test_truncation_of_roberta(text, pair, max_tokens, roberta, roberta_directory):
     """The same with RoBERTa's four special tokens a pair."""
     assert roberta.tokenizer.encode(text, pair, max_tokens=max_tokens) == _reference(
         roberta_directory, text, pair, max_tokens

@@ -6,7 +6,6 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +89,7 @@ def test_an_unreadable_file_beside_a_tokenizer_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["added_tokens.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("layout", ["nomic-embed-text-v1.5", "jina-embeddings-v3"])
-def test_a_tokenizer_json_without_the_added_tokens_of_another_file_is_refused(
-    layout: str, file: str, tmp_path: Path
-) -> None:
+def test_a_tokenizer_json_without_the_added_tokens_of_another_file_is_refused(layout, file, tmp_path):
     """It is older than the other file, so its texts would be read without the tokens."""
     PUBLISHED[layout](tmp_path)
     load_tokenizer(tmp_path)
@@ -121,9 +118,7 @@ def test_a_vocabulary_is_read_as_by_berts_own_code(layout: str, lower: bool, tmp
     [(False, {}), (True, {}), (False, {"byte_fallback": True, "vocab_size": 400})],
     ids=["v3, spm.model", "v3, tokenizer.json", "mdeberta-v3, spm.model"],
 )
-def test_deberta_reads_texts_as_its_sentencepiece_model(
-    with_json: bool, options: Mapping[str, object], tmp_path: Path
-) -> None:
+def test_deberta_reads_texts_as_its_sentencepiece_model(with_json, options, tmp_path):
     """Between [CLS] 1 and [SEP] 2. transformers 5 has other ids for characters that NMT NFKC changes and NFC keeps."""
     model = write_deberta(tmp_path, with_json=with_json, **options)
     tokenizer = load_tokenizer(tmp_path)
@@ -194,9 +189,7 @@ def test_a_long_text_of_deberta_is_cut_as_the_whole_text_would_be(tmp_path: Path
         ),
     ],
 )
-def test_files_that_would_be_read_wrongly_are_refused(
-    files: Mapping[str, object], sentence: str, tmp_path: Path
-) -> None:
+def test_files_that_would_be_read_wrongly_are_refused(files, sentence, tmp_path):
     """transformers takes a made-up vocabulary, or no merges, without a word."""
     for name, content in files.items():
         (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -288,9 +281,7 @@ WRITTEN = [*SPACES, "Öl 東京", "ж😀 le", "naïve \n ﬁ ½"]
 @pytest.mark.parametrize(
     ("family", "first", "unknown", "ends"), [("xlm-roberta", 1, 3, (0, 2)), ("camembert", 4, 3, (5, 6))]
 )
-def test_a_fairseq_vocabulary_is_that_of_its_sentencepiece_model(
-    family: str, first: int, unknown: int, ends: tuple[int, int], tmp_path: Path
-):
+def test_a_fairseq_vocabulary_is_that_of_its_sentencepiece_model(family, first, unknown, ends, tmp_path):
     """XLM-RoBERTa and CamemBERT put tokens of fairseq before SentencePiece's pieces, and `<mask>` behind them: ids are
     SentencePiece's plus their number, a pair has two separators, and the ids of the ends are those of config.json."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))

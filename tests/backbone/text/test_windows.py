@@ -31,9 +31,7 @@ def _places(row: Encoded) -> list[tuple[int, int]]:
 
 
 @given(text=TEXTS, max_tokens=st.integers(6, 12), stride=st.integers(0, 2))
-def test_windows_are_those_of_the_tokenizer(
-    text: str, max_tokens: int, stride: int, bert: Backbone, bert_directory: Path
-):
+def test_windows_are_those_of_the_tokenizer(text, max_tokens, stride, bert, bert_directory):
     """The rows of a text are its windows, and nothing of it is dropped."""
     rows = bert.tokenizer.read_windows(text, max_tokens=max_tokens, stride=stride).rows()
     expected = _reference(bert_directory, text, max_tokens, stride)
