@@ -49,13 +49,11 @@ class AttackedServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
         host, port = self.url.removeprefix("http://").split(":")
         return host, int(port)
 
     @property
     def memory_bytes(self) -> int:
-        """What it has in memory now."""
         return self._status("VmRSS")
 
     @contextlib.contextmanager
@@ -69,7 +67,6 @@ class AttackedServer:
         assert grown <= max_bytes, f"memory grew by {grown / 2**20:.0f} MiB"
 
     def connect(self, timeout_seconds: float = 60) -> socket.socket:
-        """A connection to it."""
         return socket.create_connection(self.address, timeout=timeout_seconds)
 
     def say(self, request: bytes, timeout_seconds: float = 60) -> tuple[int, float]:
@@ -147,13 +144,11 @@ class Bystander:
 
     @property
     def median_seconds(self) -> float:
-        """Of all calls."""
         return statistics.median(self.seconds)
 
 
 @contextlib.contextmanager
 def bystander(target: AttackedServer) -> Iterator[Bystander]:
-    """A `Bystander` that calls before, during and after the block."""
     watch, ended = Bystander(target), threading.Event()
     with target.connect(60) as connection:
 

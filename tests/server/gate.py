@@ -27,7 +27,6 @@ class Gate:
         return result
 
     async def reached(self) -> None:
-        """Returns once a call waits; fails after ten seconds."""
         async with asyncio.timeout(60):
             await self._reached.wait()
 

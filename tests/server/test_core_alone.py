@@ -26,7 +26,6 @@ async def core(settings_of: Callable[..., Settings]) -> AsyncIterator[Running]:
 
 
 async def test_adapters_are_published_and_answer(core, bert, make_artifact):
-    """By version and alias, alone and mixed, in the native form and in those of other protocols."""
     for seed in (1, 2):
         assert (await core.upload(make_artifact(bert, "compacter", seed=seed), "mood")).status_code == 201
     aliased = await core.client.put("/v1/adapters/mood/aliases/best", json={"version": 1})
@@ -45,7 +44,6 @@ async def test_adapters_are_published_and_answer(core, bert, make_artifact):
 
 
 async def test_tenants_have_keys_and_are_measured(core: Running) -> None:
-    """A key of a tenant has its own scopes; the operator reads metrics."""
     async with core.enter("predict") as entered:
         assert (await entered.client.get("/v1/adapters")).status_code == 200
         assert (await entered.client.get("/metrics")).status_code == 403
@@ -56,7 +54,6 @@ async def test_tenants_have_keys_and_are_measured(core: Running) -> None:
 
 @pytest.mark.parametrize("path", ["/console/", "/v1/trainings", "/v1/files", "/v1/batches", "/v1/fine_tuning/jobs"])
 async def test_what_extensions_serve_is_unknown(core: Running, path: str) -> None:
-    """Like any other address."""
     answer = await core.client.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 

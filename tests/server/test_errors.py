@@ -30,12 +30,10 @@ def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
     ],
 )
 def test_errors_of_the_rooms_have_a_code(error: Exception, code: str) -> None:
-    """What the adapters raise becomes an error of the wire."""
     assert to_wire(error).code == code
 
 
 def test_a_failure_of_the_server_tells_no_secrets() -> None:
-    """Its reason is in the log, not in the answer."""
     assert "/secret" not in str(to_wire(BlobError("the disk is gone: /secret/path")))
 
 
@@ -51,7 +49,6 @@ def test_headers_that_errors_carry() -> None:
 
 
 def test_a_value_that_breaks_a_rule_is_shown() -> None:
-    """The message has the key, the value and the rule."""
     problem = {"type": "greater_than_equal", "loc": ("query", "limit"), "msg": "Input should be big", "input": "0"}
     assert str(to_wire(RequestValidationError([problem]))) == "limit is '0': input should be big"
 

@@ -36,7 +36,6 @@ async def test_pages_that_are_left_out_are_not_open(settings_of: Callable[..., S
 
 @pytest.mark.extension
 def test_an_unknown_extension_cannot_be_left_out(settings_of: Callable[..., Settings]) -> None:
-    """The error lists the names."""
     names = ", ".join(one.name for one in EXTENSIONS)
     with pytest.raises(SettingsError) as failure:
         create_app(settings_of(without=" picker ,consul"))
@@ -68,8 +67,6 @@ def test_a_setting_that_asks_for_what_is_left_out_is_refused(settings_of, extens
 
 
 class Part:
-    """What a test's extension has started."""
-
     def __init__(self, closed: list[str], name: str) -> None:
         self._closed, self._name = closed, name
 

@@ -126,7 +126,6 @@ def test_requests_in_a_pipeline_are_not_collected(target: AttackedServer) -> Non
 
 
 def half_bodies() -> dict[str, bytes]:
-    """Requests with half a body, by the path of their route."""
     paths = (PREDICT, "/v1/predict", "/v1/completions")
     halves = {path: post(path, b'{"inputs": ', length=1000) for path in paths}
     return halves | {"/v1/adapters": _form(_part(b"file", b"a", file=True))[:-10]}
@@ -160,7 +159,6 @@ def test_a_body_that_trickles_is_answered(impatient: AttackedServer) -> None:
 
 
 def chunked_head(path: str) -> bytes:
-    """The head of a request whose body comes in chunks."""
     kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"
     return f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
 
@@ -233,7 +231,6 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_hostile_form_is_refused(target: AttackedServer, form: str) -> None:
-    """Parts, names and headers without number or size."""
     with target.bounded(32 * _MIB):
         status, seconds = target.say(FORMS[form])
     assert status in (400, 413, 422), status
@@ -268,7 +265,6 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES)
 def test_hostile_json_is_answered(target: AttackedServer, body: str) -> None:
-    """With what it deserves, in bounded time and memory."""
     content, wanted = BODIES[body]
     path = "/v1/predict" if b'"requests"' in content else PREDICT
     # Tokenizing takes ninety bytes a byte of text, for two texts at once; the mistakes of 65,536 tokens take 80 MiB.

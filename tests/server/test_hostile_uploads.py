@@ -22,7 +22,6 @@ _MAX_ANSWER_BYTES = 100_000
 
 @pytest.fixture
 def valid(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
-    """What the corpus is made from."""
     return make_artifact(bert, "unipelt-apl")
 
 

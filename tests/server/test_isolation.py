@@ -128,7 +128,6 @@ class Street:
         return await self.running.client.request(method, path, json=body, headers=headers)
 
     async def upload(self, tenant: str, name: str, data: bytes | None = None) -> httpx2.Response:
-        """The one artifact under `name`, or another."""
         headers = {"authorization": f"Bearer {self.keys[tenant]}"}
         files = {"file": ("a.safetensors", data or self.data)}
         return await self.running.client.post("/v1/adapters", files=files, data={"name": name}, headers=headers)
@@ -151,7 +150,6 @@ async def street(app_world: Running, bert: Backbone, make_artifact: Callable[...
 
 
 def put_in(template: object, **names: str) -> object:
-    """A call's path or body with its names in."""
     match template:
         case str():
             for name, value in names.items():
@@ -280,7 +278,6 @@ async def test_a_missing_tenant_is_like_a_silent_one(street: Street) -> None:
 
 
 async def test_lists_hold_ones_own(street: Street) -> None:
-    """Adapters, models, counts and searches."""
     for path in ("/v1/adapters", f"/v1/adapters?q={PRIVATE}", "/v1/adapters?cursor=a&limit=1000"):
         answer = await street.ask("b", "GET", path)
         assert answer.json() == {"adapters": [], "next_cursor": None}
@@ -395,7 +392,6 @@ async def test_existing_takes_as_many_steps_as_missing(street: Street, monkeypat
 
 @pytest.mark.slow  # the count of calls above stays
 async def test_existing_takes_as_long_as_missing(street: Street) -> None:
-    """The least CPU time of many differs by less than noise."""
     times: dict[str, list[float]] = {PRIVATE: [], MISSING: []}
     for _ in range(60):
         for name, taken in times.items():

@@ -44,7 +44,6 @@ class Site:
 
     @contextmanager
     def session(self) -> Iterator[requests.Session]:
-        """A session of someone who may do everything."""
         with requests.Session() as session:
             session.headers.update(self.headers)
             yield session

@@ -38,7 +38,6 @@ class EnteredFiles:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Threads that begin in this block are recorded."""
         before = threading.getprofile()
         threading.setprofile(self._note)
         try:
@@ -80,7 +79,6 @@ class EnteredFiles:
 
 @contextmanager
 def _asking(url: str, body: dict[str, object]) -> Iterator[Callable[[], object]]:
-    """A call that sends `body` on a connection that is kept, and reads the whole answer."""
     content, headers = json.dumps(body), {"content-type": "application/json"}
     with httpx2.Client(base_url=url, timeout=60) as client:
         yield lambda: client.post("/v1/tasks/demo/predict", content=content, headers=headers).raise_for_status()

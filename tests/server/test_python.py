@@ -43,7 +43,6 @@ def test_answers_are_those_of_the_server(task_type, listening, bert, make_artifa
 
 
 def _is_plain(value: Any) -> bool:
-    """Numbers, or a table or list of them."""
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
     return all(isinstance(one, float) for one in values)
 

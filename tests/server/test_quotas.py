@@ -1,9 +1,7 @@
 """The effect of a tenant's quotas over HTTP."""
 
-import asyncio
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,7 +17,6 @@ pytestmark = IN_ONE_LOOP
 
 @pytest.fixture
 def running(app_caller: Running) -> Running:
-    """A new tenant of the module's server."""
     return app_caller
 
 
@@ -73,18 +70,6 @@ async def test_each_part_of_a_mixed_request_pays_for_itself(shelf: Running) -> N
     answer = await shelf.predict_mixed(*[{"task": "demo", "input": "good"}] * 3)
     outcomes = sorted(result.get("error", {}).get("code", "answered") for result in answer.json()["results"])
     assert outcomes == ["answered", "answered", "quota_exceeded"]
-
-
-async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
-    """One more than allowed is refused, not queued; then there is room again."""
-    await shelf.limit(max_concurrent_requests=1)
-    async with hold_runner():
-        first = asyncio.ensure_future(shelf.predict("demo", "good"))
-        await until(lambda: shelf.app.state.enforcer.in_flight)
-        second = await shelf.predict("demo", "good")
-    assert (second.status_code, (await first).status_code) == (429, 200)
-    assert (await shelf.predict("demo", "good")).status_code == 200
-    assert not shelf.app.state.enforcer.in_flight
 
 
 async def test_a_full_shelf_is_507(shelf, bert, make_artifact, caplog):

@@ -19,7 +19,6 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
 
 
 def test_flags_come_before_environment_before_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of precedence is the contract's."""
     config = tmp_path / "peltier.toml"
     config.write_text('port = 1\nmax_inputs = 2\ndtype = "bfloat16"\n')
     monkeypatch.setenv("PELTIER_PORT", "10")
@@ -54,7 +53,6 @@ def test_a_name_belongs_to_one_group() -> None:
     ],
 )
 def test_a_wrong_section_is_named(tmp_path: Path, text: str, message: str) -> None:
-    """So is a key in another section than its own, and one that the file has twice."""
     config = tmp_path / "peltier.toml"
     config.write_text(text)
     with pytest.raises(SettingsError, match=re.escape(message)):
@@ -91,7 +89,6 @@ def test_a_flag_is_made_from_its_setting(name: str, kind: type, help_text: str) 
 
 
 def test_the_kernels_are_those_of_the_backbone() -> None:
-    """Every level of the kernels can be forced."""
     assert get_args(SETTINGS["kernels"].annotation) == ("auto", *LEVEL_NAMES, "torch")
 
 
@@ -137,13 +134,11 @@ def test_a_gpu_with_bfloat16_computes_in_it(device, has_bfloat16, given, expecte
 
 
 def test_settings_are_frozen() -> None:
-    """What was resolved stays."""
     with pytest.raises(ValidationError, match="frozen"):
         load_settings({}).network.port = 1
 
 
 def test_an_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:
-    """The message names the key."""
     config = tmp_path / "peltier.toml"
     config.write_text("prot = 1\n")
     with pytest.raises(SettingsError, match="setting 'prot' is unknown; there are "):
@@ -151,7 +146,6 @@ def test_an_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt variable is not silence."""
     monkeypatch.setenv("PELTIER_PROT", "1")
     with pytest.raises(SettingsError, match="PELTIER_PROT is unknown"):
         load_settings({})
@@ -193,7 +187,6 @@ def test_a_wrong_value_is_named(flags: dict[str, object], message: str) -> None:
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    """So is a file that is not TOML."""
     config = tmp_path / "peltier.toml"
     config.write_text("port =")
     with pytest.raises(SettingsError, match="is not TOML"):

@@ -23,7 +23,6 @@ INTENTS = ("card_payment_fee_charged", "request_refund", "exchange_rate", "chang
 
 
 def some_intents(split: str, path: Path) -> list[dict[str, Any]]:
-    """Write the rows of four intents to `path`."""
     with gzip.open(BANKING / f"{split}.jsonl.gz", "rt") as file:
         rows = [row for line in file if (row := json.loads(line))["label_text"] in INTENTS]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -15,14 +15,12 @@ CREDENTIALS = Credentials(b"a secret of the server's own")
 
 
 def test_a_key_has_the_form_of_the_contract() -> None:
-    """256 random bits behind a public prefix."""
     issued = CREDENTIALS.issue()
     assert re.fullmatch(r"plt_[a-z0-9]{8}_[A-Za-z0-9_-]{43}", issued.text)
     assert prefix_of(issued.text) == issued.prefix
 
 
 def test_no_two_keys_are_alike() -> None:
-    """Neither the whole nor the prefix."""
     many = [CREDENTIALS.issue() for _ in range(1000)]
     assert len({one.text for one in many}) == len({one.prefix for one in many}) == 1000
 
@@ -48,17 +46,14 @@ def test_a_key_is_in_no_repr() -> None:
     ["", "plt_", "plt_abcdefgh_short", f"plt_abcdefgh_{'x' * 44}", f"plt_ABCDEFGH_{'x' * 43}", "plt_é" + "x" * 50],
 )
 def test_other_text_is_no_key(text: str) -> None:
-    """For any text that a caller sends."""
     assert prefix_of(text) is None
 
 
 def settings_in(store: Path, **given: object) -> Settings:
-    """Settings of a server whose registry is in `store`."""
     return load_settings({"store": store, **given})
 
 
 def secret_in(store: Path, **given: object) -> bytes:
-    """The secret of that server."""
     settings = settings_in(store, **given)
     return load_secret(settings.auth.secret, settings.store.registry)
 
@@ -83,7 +78,6 @@ def test_a_secret_has_reached_the_disk_when_it_is_told(tmp_path: Path, monkeypat
 
 
 def test_servers_that_start_together_agree(tmp_path: Path) -> None:
-    """The second server takes the secret of the first."""
     with ThreadPoolExecutor(8) as pool:
         made = set(pool.map(secret_in, [tmp_path] * 32))
     assert len(made) == 1
@@ -97,7 +91,6 @@ def test_a_file_that_is_no_secret_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """One sentence, not a traceback."""
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"the secret in .*file/secret' cannot be used: "):
         secret_in(tmp_path / "file")
@@ -112,7 +105,6 @@ def test_a_secret_of_the_settings_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_short_secret_is_refused_without_showing_it(tmp_path: Path) -> None:
-    """It could be guessed."""
     with pytest.raises(SettingsError, match="at least 32") as caught:
         settings_in(tmp_path, secret="hunter2")
     assert "hunter2" not in str(caught.value)

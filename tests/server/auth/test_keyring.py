@@ -7,18 +7,12 @@ import pytest
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
 from peltier_client.protocol.administration import Scope
 from peltier_server.auth.credentials import Credentials
-from peltier_server.auth.keyring import ALL_SCOPES, LOCAL, TENANT, Caller, Keyring
+from peltier_server.auth.keyring import ALL_SCOPES, TENANT, Caller, Keyring
 from peltier_store.registry.records import Key, Position, Quotas, RegistrySnapshot, TenantRecord
 
 NOW = datetime.now(UTC)
 CREDENTIALS = Credentials(b"a secret")
 POSITION = Position(1, "1")
-
-
-def test_a_scope_that_is_held_is_enough() -> None:
-    """Who has them all is let in everywhere."""
-    for scope in ALL_SCOPES:
-        LOCAL.require(scope)
 
 
 def test_no_scope_implies_another_but_that_an_admin_reads_metrics() -> None:
@@ -36,7 +30,6 @@ def _may(held: Scope, asked: Scope) -> bool:
 
 
 def test_a_missing_scope_is_refused_by_name() -> None:
-    """The sentence names the scope and what the key has."""
     with pytest.raises(Forbidden, match=r"needs the scope 'publish'; the key's scopes are: predict"):
         Caller("a", frozenset({"predict"}), "key:12345678").require("publish")
 
@@ -50,20 +43,17 @@ def test_one_tenant_reads_no_metrics_of_all() -> None:
 
 
 def make_key(tenant: str, age_days: int = 0) -> tuple[str, Key]:
-    """The text and the record of a key made so long ago."""
     issued = CREDENTIALS.issue()
     made = NOW - timedelta(days=age_days)
     return issued.text, Key(issued.prefix, tenant, issued.digest, frozenset({"admin"}), "", made, "", None, None)
 
 
 def make_tenant(name: str, max_adapters: int | None = None) -> TenantRecord:
-    """A tenant."""
     return TenantRecord(name, NOW, Quotas(max_adapters=max_adapters))
 
 
 @pytest.fixture
 def keyring() -> Keyring:
-    """Unlocked; nothing is known yet."""
     made = Keyring()
     made.unlock(CREDENTIALS)
     return made
@@ -99,7 +89,6 @@ def test_a_whole_snapshot_replaces_everything(keyring: Keyring) -> None:
 
 
 def test_keys_are_listed_by_age(keyring: Keyring) -> None:
-    """Of one tenant or of all; a page follows the key at its cursor."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
     keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
     assert keyring.list_keys(None, after="", limit=9) == [keys[3], keys[2], keys[1]]
@@ -119,7 +108,6 @@ def test_only_a_live_key_is_the_last_admin(keyring: Keyring) -> None:
 
 
 def test_a_key_expires_by_the_clock_of_the_registry(keyring: Keyring) -> None:
-    """Whatever the time of this machine is."""
     text, key = make_key("a")
     ends_at = NOW + timedelta(days=9)
     keyring.apply(RegistrySnapshot(POSITION, (), (make_tenant("a"),), (replace(key, expires_at=ends_at),)))
@@ -131,7 +119,6 @@ def test_a_key_expires_by_the_clock_of_the_registry(keyring: Keyring) -> None:
 
 
 def test_unknown_tenants_have_nothing(keyring: Keyring) -> None:
-    """No quotas and no record."""
     assert keyring.quotas("z") == Quotas()
     assert not keyring.has_tenant("z")
     with pytest.raises(NotFound, match="tenant 'z' does not exist"):

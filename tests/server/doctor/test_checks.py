@@ -23,7 +23,6 @@ DATA = b"artifact"
 
 
 def told(findings: Iterable[Finding], *levels: str) -> list[str]:
-    """The subjects and texts of the findings of these levels."""
     return [f"{one.subject}: {one.text}" for one in findings if one.level in levels]
 
 
@@ -37,14 +36,12 @@ def test_this_machine_is_well(tmp_path: Path) -> None:
 
 
 def test_settings_that_cannot_be_used_are_broken() -> None:
-    """With the sentence that peltier serve says."""
     (*_, last) = check({"port": -1})
     assert (last.subject, last.level) == ("settings", "broken")
     assert last.text.startswith("setting 'port' is -1: ")
 
 
 def test_old_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with its bound and the command that mends it."""
     monkeypatch.setattr(checks, "version", lambda name: {"torch": "1.13.1", "peltier": "0.1.0"}.get(name, "99999"))
     lines = ["torch>=2.11", "rich>=15", 'redis>=5; extra == "redis"']
     monkeypatch.setattr(checks, "requires", lambda name: lines)
@@ -54,7 +51,6 @@ def test_old_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_machine_without_kernels_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And so is one whose kernels are no library."""
     (tmp_path / f"{LEVELS[-1]}.so").write_bytes(b"no library")
     monkeypatch.setattr(choice, "_FOLDER", tmp_path)
     monkeypatch.setattr(machine, "usable_cores", lambda: 1)
@@ -86,7 +82,6 @@ def test_the_setting_of_kernels_is_checked(kernels: str, level: str, text: str) 
 
 
 def test_memory_below_the_settings_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what needs it and what there is."""
     monkeypatch.setattr(machine, "available_bytes", lambda: 2**30)
     (text,) = told(check_memory(Settings(compute=ComputeSettings(device="cpu", dtype="float32"))), "broken")
     assert "device_bytes 1.1 GB" in text
@@ -94,7 +89,6 @@ def test_memory_below_the_settings_is_broken(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_backbone_that_is_missing_is_broken(tmp_path: Path) -> None:
-    """As the server would find it."""
     (text,) = told(
         check_memory(Settings(compute=ComputeSettings(backbone=str(tmp_path / "none"), device="cpu"))), "broken"
     )
@@ -103,7 +97,6 @@ def test_a_backbone_that_is_missing_is_broken(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> Path:
-    """A directory with one version."""
     blobs = Blobs.open(tmp_path / "blobs")
     registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
     reservation = await registry.reserve(digest_of(DATA))
@@ -116,7 +109,6 @@ async def store(tmp_path: Path) -> Path:
 
 
 def find(store: Path) -> Finding:
-    """The only finding about a store."""
     (finding,) = check_store(StoreSettings(store=store))
     return finding
 
@@ -127,21 +119,18 @@ def set_schema(store: Path, revision: str) -> None:
 
 
 def test_a_store_that_is_well(store: Path) -> None:
-    """Its versions and the level of its schema are named."""
     finding = find(store)
     assert finding.level == "ok"
     assert "1 versions, whose bytes are all there; the registry has the schema 00" in finding.text
 
 
 def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
-    """A note, and it is not made."""
     finding = find(tmp_path / "none")
     assert (finding.level, finding.next_step) == ("note", "peltier serve creates it")
     assert not (tmp_path / "none").exists()
 
 
 def test_lost_bytes_are_broken(store: Path) -> None:
-    """With a version that lost them."""
     (blob,) = (store / "blobs" / "sha256").iterdir()
     blob.unlink()
     finding = find(store)
@@ -150,7 +139,6 @@ def test_lost_bytes_are_broken(store: Path) -> None:
 
 
 def test_another_schema_is_broken(store: Path) -> None:
-    """No server of this release can use it."""
     set_schema(store, "0016")
     finding = find(store)
     assert finding.level == "broken"
@@ -158,7 +146,6 @@ def test_another_schema_is_broken(store: Path) -> None:
 
 
 def test_a_damaged_registry_is_broken(store: Path) -> None:
-    """With the sentence of the database."""
     (store / "registry.db").write_bytes(b"not a database, and long enough to be taken for one" * 100)
     finding = find(store)
     assert (finding.level, finding.next_step) == ("broken", "see docs/operations.md#store-and-registry")

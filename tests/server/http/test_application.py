@@ -20,7 +20,6 @@ async def test_a_request_passes_our_layer_only(app_world: Running) -> None:
 
 
 async def test_an_unknown_address_and_method_are_answered(app_world: Running) -> None:
-    """Without the framework's handler of exceptions, in the server's form."""
     for method, path, status, code in (
         ("GET", "/nowhere", 404, "not_found"),
         ("DELETE", "/health", 405, "method_not_allowed"),
@@ -46,7 +45,6 @@ async def test_a_slash_at_the_end_redirects_nobody(app_world: Running, method: s
     ],
 )  # fmt: skip
 async def test_head_answers_as_get_does(app_world: Running, path: str) -> None:
-    """With the same status and headers, and no body."""
     wanted, found = [await app_world.client.request(method, path) for method in ("GET", "HEAD")]
     changing = {"x-request-id", "content-length", "date"}
     assert (found.status_code, found.content) == (wanted.status_code, b"")
@@ -54,6 +52,5 @@ async def test_head_answers_as_get_does(app_world: Running, path: str) -> None:
 
 
 async def test_head_is_refused_where_get_is(app_world: Running) -> None:
-    """A path that accepts POST alone names it."""
     answer = await app_world.client.head("/v1/predict")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

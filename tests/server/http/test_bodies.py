@@ -28,13 +28,11 @@ PADDING = b" " * 100_000
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def loaded(app_world: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """With the task `demo`."""
     assert (await app_world.upload(make_artifact(bert, name="demo"))).status_code == 201
     return app_world
 
 
 async def ask(running: Running, body: object, path: str = PREDICT) -> httpx2.Response:
-    """A call with this JSON."""
     return await running.client.post(path, content=body, headers={"content-type": "application/json"})  # type: ignore[arg-type]
 
 
@@ -44,14 +42,12 @@ async def ask(running: Running, body: object, path: str = PREDICT) -> httpx2.Res
     [b'{"inputs": 3, "more": 1}', b'{"requests": [{"task": 1}], "model": 3}', b'{"inputs": }', b"[1]", b'"\\ud800"'],
 )
 async def test_a_large_body_is_refused_in_the_words_of_a_small_one(loaded: Running, path: str, body: bytes) -> None:
-    """Wherever it is parsed."""
     small, large = await ask(loaded, body, path), await ask(loaded, body + PADDING, path)
     assert small.status_code in (400, 422)
     assert (large.status_code, large.json()) == (small.status_code, small.json())
 
 
 async def test_a_large_body_is_parsed_in_a_thread(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a small one at once."""
     threads, read = list[str](), bodies.read_json
 
     def note(*given: Any, **options: Any) -> Any:
@@ -144,7 +140,6 @@ FIELDS = ("inputs", "input", "requests", "tasks", "parameters", "documents", "pr
 @pytest.mark.parametrize("padding", [b"", PADDING], ids=["small", "large"])
 @pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
 async def test_deep_nesting_is_refused_by_every_route(loaded: Running, nested: bytes, padding: bytes) -> None:
-    """In the whole body, and in every field that a body has somewhere, in a sentence."""
     bodies = [nested, b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), nested) for name in FIELDS)]
     routes = [route for route in loaded.app.routes if isinstance(route, APIRoute) and route.body_field is not None]
     for route, body in product(routes, bodies):

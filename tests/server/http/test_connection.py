@@ -44,8 +44,6 @@ _asked = Counter[str]()
 
 
 class Transport:
-    """Keeps what is written to it."""
-
     def __init__(self) -> None:
         self.written = list[bytes]()
         self.closed = False
@@ -83,7 +81,6 @@ async def test_a_head_and_its_body_are_one_write() -> None:
 
 
 async def test_a_head_does_not_wait_for_a_late_body() -> None:
-    """It leaves in the next turn of the loop."""
     transport, output, cycle = open_output()
     cycle.response_started = True
     output.write(b"head")
@@ -106,7 +103,6 @@ async def test_a_head_without_a_body_leaves_before_the_end() -> None:
 
 
 async def test_nothing_is_written_to_a_connection_that_is_gone() -> None:
-    """The caller closed it in the meantime."""
     transport, output, cycle = open_output()
     cycle.response_started = True
     output.write(b"head")
@@ -148,11 +144,9 @@ class Server:
     loop: Loop = field(default_factory=Loop)
 
     def has(self, caller: socket.socket) -> bool:
-        """Whether the connection with this caller is open there."""
         return any(one.client == caller.getsockname() for one in list(self.connections))
 
     def hear(self, caller: socket.socket, data: bytes) -> None:
-        """Sends bytes, and returns once the server has read them."""
         wanted, deadline = self.received[caller.getsockname()] + len(data), time.monotonic() + 60
         caller.sendall(data)
         while self.received[caller.getsockname()] < wanted:
@@ -160,7 +154,6 @@ class Server:
             time.sleep(0.001)
 
     def cut_off(self, caller: socket.socket) -> None:
-        """Lets time pass until the server has closed the connection with this caller."""
         for _ in range(1000):
             if not self.has(caller):
                 return
@@ -170,13 +163,11 @@ class Server:
 
 @pytest.fixture
 def address(server: Server) -> tuple[str, int]:
-    """The usual one."""
     return server.usual
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """One that a test may let time pass for."""
     received = Counter[tuple[str, int]]()
 
     class Counted(connection.connection_class(_STALL_SECONDS, _MAX_CONNECTIONS)):  # type: ignore[misc]
@@ -215,7 +206,6 @@ class Blockade:
 
 
 async def _length(receive: Receive) -> int:
-    """The number of bytes of the whole body."""
     length, more = 0, True
     while more:
         message = await receive()
@@ -258,7 +248,6 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("request_bytes", [_REQUEST, _REQUEST_OF_PIECES])
 def test_a_caller_who_takes_nothing_is_cut_off(server: Server, request_bytes: bytes) -> None:
-    """And with it goes what was kept for it."""
     with socket.create_connection(server.usual, timeout=60) as caller:
         caller.sendall(request_bytes)
         assert caller.recv(12) == b"HTTP/1.1 200"
@@ -313,7 +302,6 @@ def test_a_caller_who_takes_its_time_gets_everything(server: Server, request_byt
 
 
 def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -> None:
-    """Open connections continue, and a new one fits when one has closed."""
     most = _MAX_CONNECTIONS + connection.MAX_SURPLUS
     with ExitStack() as others:
         callers = [others.enter_context(socket.create_connection(address, timeout=60)) for _ in range(most)]
@@ -338,7 +326,6 @@ def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(server: Server) 
 
 
 def test_no_byte_of_a_head_counts_twice(server: Server) -> None:
-    """A head of 60 KiB that comes in pieces is within the bound of 64."""
     with socket.create_connection(server.usual, timeout=60) as caller:
         server.hear(caller, b"GET /length HTTP/1.1\r\n")
         for number in range(6):
@@ -348,7 +335,6 @@ def test_no_byte_of_a_head_counts_twice(server: Server) -> None:
 
 
 def test_a_header_that_begins_in_a_large_piece_counts_from_its_first_byte(server: Server) -> None:
-    """60 KiB that come with the line of the request, and 8 KiB after them, are more than 64."""
     with socket.create_connection(server.usual, timeout=60) as caller:
         server.hear(caller, b"GET /length HTTP/1.1\r\nx: " + b"a" * 60 * 1024)
         with suppress(ConnectionError):
@@ -360,7 +346,6 @@ def test_a_header_that_begins_in_a_large_piece_counts_from_its_first_byte(server
     "line", [b"GET /%s HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: %s\r\n\r\n"], ids=["address", "header"]
 )
 def test_a_large_head_in_one_piece_is_refused(address: tuple[str, int], line: bytes) -> None:
-    """Its line counts like its headers."""
     with socket.create_connection(address, timeout=60) as caller:
         with suppress(ConnectionError):
             caller.sendall(line % (b"a" * 100 * 1024))
@@ -376,14 +361,12 @@ def test_a_trailer_that_never_ends_is_cut_off(address: tuple[str, int]) -> None:
 
 
 def test_requests_in_a_pipeline_without_headers_are_counted(address: tuple[str, int]) -> None:
-    """The first one that is too many is not answered, nor are those after it."""
     with socket.create_connection(address, timeout=60) as caller:
         caller.sendall(_LENGTH * 1000)
         assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
 
 
 def test_as_many_requests_as_may_wait_are_answered(address: tuple[str, int]) -> None:
-    """In the order in which they came."""
     with socket.create_connection(address, timeout=60) as caller:
         caller.sendall(_LENGTH * connection._MAX_PIPELINED + _REQUEST.replace(b"/", b"/length", 1))
         assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
@@ -433,10 +416,7 @@ def test_an_upgrade_header_is_ignored(asked: bytes, answers: list[bytes], size: 
     ],
     ids=["close", "HTTP/1.0"],
 )  # fmt: skip
-def test_an_upgrade_header_is_ignored_where_the_connection_ends(
-    head: bytes, length: bytes, size: int, address: tuple[str, int]
-) -> None:
-    """The request is answered with its body, as the last one of the connection."""
+def test_an_upgrade_header_is_ignored_where_the_connection_ends(head, length, size, address):
     with socket.create_connection(address, timeout=60) as caller:
         caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(head), size):
@@ -501,7 +481,6 @@ def test_the_clock_of_a_head_stands_still_while_nothing_is_read(server: Server) 
 
 
 def test_empty_lines_hold_no_connection(server: Server) -> None:
-    """They are no request, whenever they come."""
     with socket.create_connection(server.usual, timeout=60) as caller:
         caller.sendall(_LENGTH)
         assert caller.recv(12) == b"HTTP/1.1 200"
@@ -532,7 +511,6 @@ def _request(path: str) -> bytes:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A caller, and the connection that the server has with it."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as near:
         far, _ = listening.accept()
         with far:
@@ -568,7 +546,6 @@ def test_where_the_kernel_does_not_tell_it_is_open() -> None:
 
 
 def test_one_private_part_of_the_frameworks_is_used() -> None:
-    """In one module; uvicorn has it as that module expects."""
     frameworks = r"(?:from|import) (?:uvicorn|starlette|fastapi|httptools)[\w.]*?(?:\.| import .*)(\b_\w+)"
     used = {
         (path.name, name)

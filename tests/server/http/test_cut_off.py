@@ -21,21 +21,18 @@ _PIECE = b"10000\r\n" + b"a" * 65536 + b"\r\n"
 
 @pytest.fixture(scope="module")
 def impatient(listen: Listen) -> Iterator[Listening]:
-    """A server that waits half a second for those who stand still."""
     with listen(stall_seconds=0.5) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def target(listen: Listen) -> Iterator[Listening]:
-    """One that waits as long as by default."""
     with listen(max_artifact_bytes=MAX_ARTIFACT_BYTES) as started:
         yield started
 
 
 @pytest.fixture(autouse=True)
 def _holds_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test the server is ready and no byte of a body is left."""
     yield
     server: Listening = request.getfixturevalue("impatient" if "impatient" in request.fixturenames else "target")
     assert httpx2.get(f"{server.url}/ready", timeout=60).status_code == 200
@@ -46,13 +43,11 @@ def _holds_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def connect(server: Listening) -> socket.socket:
-    """A connection to the server."""
     url = httpx2.URL(server.url)
     return socket.create_connection((url.host, url.port), timeout=60)
 
 
 def say(server: Listening, request: bytes) -> int:
-    """The status of the answer to a request on a new connection."""
     with connect(server) as connection:
         connection.sendall(request)
         return status_of(heard(connection))
@@ -77,18 +72,15 @@ def test_a_chunked_body_without_end_is_cut_off(target: Listening, path: str, mon
 
 
 def _flood(connection: socket.socket) -> None:
-    """Sends far more than a server takes in the time that it lingers."""
     for _ in range(4096):
         connection.sendall(_PIECE)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_hostile_form_is_refused(target: Listening, form: str) -> None:
-    """Parts, names and headers without number or size."""
     assert say(target, FORMS[form]) in (400, 413, 422)
 
 
 @pytest.mark.parametrize("length", ["-1", "two", str(2**64)])
 def test_a_length_that_is_none_is_refused(target: Listening, length: str) -> None:
-    """At once."""
     assert say(target, post(PREDICT, b"{}", length=length)) == 400

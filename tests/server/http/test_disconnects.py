@@ -24,7 +24,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_request_that_takes_long_is_cancelled() -> None:
-    """Its task alone, and the watch says why."""
     watches, found = Watches(), list[Watch]()
 
     async def work() -> None:
@@ -38,7 +37,6 @@ async def test_a_request_that_takes_long_is_cancelled() -> None:
 
 
 async def test_a_watch_that_has_ended_never_begins() -> None:
-    """And without watches no timer runs."""
     watches = Watches()
     ended = [watches.add(REQUEST) for _ in range(3)]
     for watch in ended:

@@ -27,14 +27,12 @@ def test_an_event_is_one_line_of_json() -> None:
 
 
 async def test_an_error_follows_what_was_said() -> None:
-    """As an event of its own kind."""
     first, last = [one async for one in until_error(failing(InferenceFailed("no")), say)]
     assert first == b"first"
     assert last == b'event: error\ndata: {"error":{"code":"inference_failed","message":"no","details":[]}}\n\n'
 
 
 async def test_what_nobody_expected_tells_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    """Its reason is in the log alone."""
     *_, last = [one async for one in until_error(failing(ValueError("/secret/path")), say)]
     assert b"internal_error" in last
     assert b"secret" not in last

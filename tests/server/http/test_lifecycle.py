@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 from peltier_backbone.backbone import Backbone
@@ -17,14 +16,12 @@ from tests.server.conftest import Running, make_client, until
 
 
 def test_a_loading_server_accepts_nothing() -> None:
-    """It says when to come back."""
     with pytest.raises(NotReady) as caught:
         Lifecycle().service()
     assert caught.value.retry_after == 1
 
 
 async def test_health_answers_while_loading(settings_of: Callable[..., Settings]) -> None:
-    """The process is alive before it is ready, and says so."""
     app = create_app(settings_of())
     async with app.router.lifespan_context(app), make_client(app) as client:
         answers = [await client.get(path) for path in ("/health", "/ready", "/info")]
@@ -56,9 +53,7 @@ async def test_a_store_of_another_registry_is_refused(settings_of: Callable[...,
             await app.state.lifecycle.settled()
 
 
-async def test_a_draining_server_finishes_what_it_accepted(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], object]
-) -> None:
+async def test_a_draining_server_finishes_what_it_accepted(running, bert, make_artifact, hold_runner):
     """The request that waits is answered; newcomers and the readiness probe get 503 with a time to come back."""
     await running.upload(make_artifact(bert, name="a"))
     lifecycle = running.app.state.lifecycle
@@ -75,9 +70,7 @@ async def test_a_draining_server_finishes_what_it_accepted(
         assert answer.headers["retry-after"] == "1"
 
 
-async def test_only_newcomers_are_counted_as_refused(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_only_newcomers_are_counted_as_refused(running, bert, make_artifact):
     """Probes that a drain answers, /ready's 503 among them, are not in the number that the log states."""
     await running.upload(make_artifact(bert, name="a"))
     running.app.state.lifecycle.drain()
@@ -88,7 +81,6 @@ async def test_only_newcomers_are_counted_as_refused(
 
 
 async def test_a_lame_duck_still_serves(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """Requests are answered with `connection: close`, and `/ready` is 503."""
     await running.upload(make_artifact(bert, name="a"))
     before = await running.predict("a", "bad")
     running.app.state.lifecycle.leave()
@@ -98,9 +90,7 @@ async def test_a_lame_duck_still_serves(running: Running, bert: Backbone, make_a
     assert ("connection" in before.headers, answer.headers["connection"]) == (False, "close")
 
 
-async def test_a_body_that_arrives_in_the_drain_is_read(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_body_that_arrives_in_the_drain_is_read(running, bert, make_artifact):
     """The request was there before, so it is answered."""
     await running.upload(make_artifact(bert, name="a"))
     lifecycle = running.app.state.lifecycle
@@ -116,19 +106,14 @@ async def test_a_body_that_arrives_in_the_drain_is_read(
     assert lifecycle.idle
 
 
-async def test_kernels_are_compiled_before_the_first_request(
-    serve: Callable[..., object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For the backbone that is served."""
+async def test_kernels_are_compiled_before_the_first_request(serve, monkeypatch):
     warm: list[Backbone] = []
     monkeypatch.setattr(service, "warm_up", warm.append)
     async with serve() as running:
         assert warm == [running.service.backbone]
 
 
-async def test_a_restart_keeps_everything(
-    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_restart_keeps_everything(serve, bert, make_artifact):
     """Versions, their numbers, their bytes and their answers are what they were; what was deleted stays deleted. The
     kernels are chosen anew by their speed, so answers are the same to rounding."""
     first, second = (make_artifact(bert, name="a", seed=seed) for seed in (1, 2))
@@ -151,9 +136,7 @@ def names(running: Running) -> list[str]:
     return [published.name for published in found]
 
 
-async def test_examples_are_published_once(
-    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+async def test_examples_are_published_once(serve, bert, make_artifact, tmp_path):
     """A new registry begins with them. One that was deleted does not come back, though another is refused each time and
     the store has forgotten everything but the registry; nor does one replace what a user calls the same."""
     examples = tmp_path / "examples"
@@ -173,9 +156,7 @@ async def test_examples_are_published_once(
         assert len(running.service.catalog.find("default", "c").entries) == 1
 
 
-async def test_a_refused_example_does_not_stop_the_server(
-    serve: Callable[..., object], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_refused_example_does_not_stop_the_server(serve, tmp_path, caplog):
     """Examples of one backbone do no harm under another."""
     (tmp_path / "x.safetensors").write_bytes(b"not an artifact")
     async with serve(publish=tmp_path) as running:

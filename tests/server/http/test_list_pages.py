@@ -18,7 +18,6 @@ class Entry(BaseModel):
 
 
 def written(count: int, limit: int, rest: Any = None, text: str = "") -> dict[str, Any]:
-    """The page of at most `limit` of `count` entries."""
     entries = [Entry(id=str(number), text=text) for number in range(count)]
     page = ListPage("data", entries, limit, lambda one: one, rest or by_cursor(lambda one: one.id))
     found: dict[str, Any] = json.loads(b"".join(list_pages._pieces(page)))
@@ -27,7 +26,6 @@ def written(count: int, limit: int, rest: Any = None, text: str = "") -> dict[st
 
 @pytest.mark.parametrize(("count", "shown", "after"), [(0, 0, None), (2, 2, None), (3, 3, None), (4, 3, "2")])
 def test_a_page_has_the_cursor_of_the_next_one(count: int, shown: int, after: str | None) -> None:
-    """Where there is one."""
     page = written(count, 3)
     assert ([one["id"] for one in page["data"]], page["next_cursor"]) == ([str(one) for one in range(shown)], after)
 
@@ -43,7 +41,6 @@ def test_a_page_ends_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_page_of_openai_has_its_first_and_last_id() -> None:
-    """None on an empty page."""
     rest = by_ids(lambda one: one.id)
     assert written(3, 2, rest) | {"data": []} == {
         "object": "list", "data": [], "has_more": True, "first_id": "0", "last_id": "1",

@@ -18,8 +18,6 @@ from tests.server.conftest import until
 
 
 class Greeting(Protocol):
-    """Says hello."""
-
     number = 0
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -82,9 +80,7 @@ def test_a_newcomer_does_not_wait_behind_those_who_have_left(runner: asyncio.Run
     assert Greeting.number == 1
 
 
-def test_without_a_file_left_it_waits_and_goes_on(
-    runner: asyncio.Runner, listening: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_file_left_it_waits_and_goes_on(runner, listening, monkeypatch, caplog):
     """The log has one line for each wait, and callers that came meanwhile are served."""
     monkeypatch.setattr(listener, "_RETRY_SECONDS", 0.05)
 

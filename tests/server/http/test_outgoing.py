@@ -41,12 +41,10 @@ class Crowd:
 
     @property
     def bound(self) -> SharedBound:
-        """What counts the bytes of answers."""
         bound: SharedBound = self.listening.app.state.preparation.answer_bytes
         return bound
 
     def ask(self, tenant: str, method: str, path: str, body: object = None) -> httpx2.Response:
-        """A call by the key of `tenant`, which takes its answer at once."""
         headers = {"authorization": f"Bearer {self.keys[tenant]}"}
         return httpx2.request(method, f"{self.listening.url}{path}", json=body, headers=headers, timeout=60)
 
@@ -67,7 +65,6 @@ class Crowd:
             yield caller
 
     def wait_until_free(self, num_bytes: int = 0) -> None:
-        """Returns once no more bytes of answers are in progress; fails after ten seconds."""
         deadline = time.monotonic() + 60
         while self.bound.total > num_bytes:
             assert time.monotonic() < deadline
@@ -76,7 +73,6 @@ class Crowd:
 
 @pytest.fixture(scope="module")
 def crowd(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Crowd]:
-    """The tests' server."""
     limits = {"max_answer_bytes": 7 * MIB, "max_pending_answer_bytes": 14 * MIB, "max_adapter_cost": 10}
     with listen(admin_key=OPERATOR, **limits) as listening:
         crowd = Crowd(listening, {"operator": OPERATOR})
@@ -92,9 +88,7 @@ def crowd(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -
         yield crowd
 
 
-def test_an_answer_that_nobody_takes_counts_until_its_reader_leaves(
-    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_nobody_takes_counts_until_its_reader_leaves(crowd, monkeypatch):
     """Meanwhile its tenant's next large request is refused before anything is computed, small ones and other tenants
     are answered."""
     with crowd.reader("a"):
@@ -160,7 +154,6 @@ def test_no_cache_keeps_an_answer(crowd: Crowd) -> None:
 
 
 async def _sent(app: ASGIApp, bound: SharedBound) -> tuple[int, bytes]:
-    """Status and body of its answer, no piece of which is large."""
     messages: list[Message] = []
 
     async def receive() -> Message:

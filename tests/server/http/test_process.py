@@ -129,9 +129,7 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
     assert server.predict("bad").json()["adapter"]["version"] == 2
 
 
-def test_a_signal_under_load_loses_nothing(
-    start: Start, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_a_signal_under_load_loses_nothing(start, t5, t5_directory, make_artifact, tmp_path):
     """A dozen callers of single texts, streams and large requests, who heed /ready as a balancer does: every request
     that they have sent is answered wholly, though many end long after the signal."""
     # The callers hear of the signal before the drain begins.
@@ -219,11 +217,9 @@ class ServerThread:
         return self
 
     def upload(self, data: bytes) -> None:
-        """`POST /v1/adapters`."""
         httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, timeout=60).raise_for_status()
 
     def stop(self) -> None:
-        """Does what SIGTERM does."""
         self._server.handle_exit(signal.SIGTERM, None)
 
     def __exit__(self, *_: object) -> None:
@@ -234,13 +230,7 @@ class ServerThread:
         assert not self._thread.is_alive()
 
 
-def test_a_drain_has_an_end(
-    settings_of: Callable[..., Settings],
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_drain_has_an_end(settings_of, bert, make_artifact, monkeypatch, caplog):
     """What is not answered within `drain_seconds` reads 503, not a broken connection: here rows that wait in the queue
     behind some that are computed."""
     forward, computing, released = isolation.forward, threading.Event(), threading.Event()
@@ -269,9 +259,7 @@ def test_a_drain_has_an_end(
 
 
 @pytest.mark.slow  # the test above stays, of what a drain cuts off
-def test_downloads_that_a_drain_cuts_off_are_a_line_each(
-    start: Start, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_downloads_that_a_drain_cuts_off_are_a_line_each(start, bert, make_artifact):
     """For callers who read slowly or not at all; the rest is not sent, and the log has no traceback."""
     server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-adapter-cost", "1000").wait_until_ready()
     server.client.timeout = 120
@@ -356,7 +344,6 @@ def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
 
 
 def _tokens(server: Server, metric: str) -> float:
-    """What a metric of tokens says of the one tenant, 0 before it has any."""
     found = re.search(rf'{metric}{{tenant="default"}} (\S+)', server.client.get("/metrics").text)
     return float(found[1]) if found else 0.0
 
@@ -386,7 +373,6 @@ def _until_draining(server: Server) -> httpx2.Response:
 
 
 def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
-    """A backbone that is not there, and an address that is open without a key."""
     missing = start("--backbone", str(tmp_path / "nothing"))
     open_to_all = start("--host", "0.0.0.0")  # noqa: S104 - what must be refused
     assert missing.process.wait(180) == 1
@@ -406,13 +392,7 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) ->
         (400, {}, 50),
     ],
 )
-def test_connections_leave_files_to_the_rest(
-    allowed: int,
-    more: dict[str, object],
-    fitting: int,
-    settings_of: Callable[..., Settings],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_connections_leave_files_to_the_rest(allowed, more, fitting, settings_of, monkeypatch):
     """Two for each connection, 512 for all else and 64 for probes; those of other ports are counted."""
     monkeypatch.setattr(process, "_allow_files", lambda count: min(count, allowed))
     settings = settings_of(**more)

@@ -149,7 +149,6 @@ class House:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(open_app: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[House]:
-    """Adapter demo belongs to the default tenant."""
     async with open_app() as running:
         assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
         assert (await running.client.post("/v1/tenants", json={"name": "b"})).status_code == 201
@@ -178,7 +177,6 @@ async def _make_expired(house: House) -> None:
 
 
 def shown(app: FastAPI) -> set[str]:
-    """Every call in OpenAPI."""
     return {f"{method.upper()} {path}" for path, item in app.openapi()["paths"].items() for method in item}
 
 
@@ -206,9 +204,7 @@ async def test_no_route_answers_a_stranger(house: House, stranger: str | None, s
 
 
 @pytest.mark.parametrize("held", ["predict", "publish", "train", "admin", "metrics"])
-async def test_each_scope_opens_its_own_routes_alone(
-    house: House, held: str, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_each_scope_opens_its_own_routes_alone(house, held, bert, make_artifact):
     """The walk over all routes, each of which is named here with its scope; metrics are an admin's too."""
     own = f"of-{held}"
     assert (await house.running.upload(make_artifact(bert, "bitfit"), own)).status_code == 201
@@ -239,7 +235,6 @@ async def test_another_tenants_key_finds_nothing(house: House) -> None:
 
 
 async def test_openapi_shows_the_scopes(house: House) -> None:
-    """Each route with the one that it asks for."""
     for path, item in house.running.app.openapi()["paths"].items():
         for method, operation in item.items():
             scope = SCOPES.get(f"{method.upper()} {path}")
@@ -253,7 +248,6 @@ async def test_any_key_reads_the_pages(house: House) -> None:
 
 
 async def test_what_is_not_there_is_not_there_for_any_key(house: House) -> None:
-    """Unknown addresses are 404, known ones with another method 405."""
     assert (await house.call("GET /v1/nothing", "predict")).status_code == 404
     assert (await house.call("PUT /info", "predict")).status_code == 405
 
@@ -267,14 +261,12 @@ async def test_a_body_is_not_read_before_the_scope(house: House, key: str | None
 
 
 async def test_the_probes_are_open(house: House) -> None:
-    """Orchestrators have no keys."""
     assert (await house.call("GET /health", None)).status_code == 200
     assert (await house.call("GET /ready", None)).status_code == 200
 
 
 @pytest.fixture
 def unstarted(settings_of: Callable[..., Settings]) -> FastAPI:
-    """An app with an admin key that has loaded nothing yet."""
     return create_app(settings_of(admin_key=ADMIN))
 
 
@@ -316,7 +308,6 @@ async def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: 
 
 
 async def test_a_route_without_a_scope_answers_nobody(serve: Serve) -> None:
-    """Also one that is added later."""
     async with serve() as running:
         running.app.router.routes.append(ScopedRoute("/v1/open", lambda: "secret"))
         running.app.router.routes.append(

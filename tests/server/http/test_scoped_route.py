@@ -25,7 +25,6 @@ PLAIN, SOLVED = "application/json", "application/json; charset=utf-8"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def loaded(app_world: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
-    """A server with one adapter, by the key of one tenant."""
     async with app_world.enter() as caller:
         assert (await caller.upload(make_artifact(bert, "compacter", name="sst2"))).status_code == 201
         yield caller
@@ -67,20 +66,17 @@ async def test_both_handlers_say_what_was_truncated(loaded: Running) -> None:
     "body", [b"", b"{", b"\xff", b"[" * 2000, b"null", b'{"inputs": 5}', b'{"inputs": ["a"], "more": 1}', b"[1]"]
 )
 async def test_a_wrong_body_is_refused_in_the_same_words(loaded: Running, body: bytes) -> None:
-    """Whichever handler reads it, and with the status of what is wrong."""
     plain, solved = [await ask(loaded, body, kind) for kind in (PLAIN, SOLVED)]
     assert 400 <= plain.status_code < 500
     assert (plain.status_code, plain.json()) == (solved.status_code, solved.json())
 
 
 async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> None:
-    """Whatever is in it."""
     answer = await ask(loaded, b'{"inputs": "a good film"}', "text/plain")
     assert answer.status_code == 400
 
 
 async def test_a_wrong_body_counts_once(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Towards the tenant's quotas."""
     stand_still(monkeypatch)
     async with loaded.limited(requests_per_second=0.02):
         answer = await ask(loaded, b"{}", PLAIN)
@@ -88,7 +84,6 @@ async def test_a_wrong_body_counts_once(loaded: Running, monkeypatch: pytest.Mon
 
 
 async def test_a_body_in_pieces_is_read_whole(loaded: Running) -> None:
-    """Whatever its pieces are."""
     body = b'{"inputs": "a good film"}'
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -101,7 +96,6 @@ async def test_a_body_in_pieces_is_read_whole(loaded: Running) -> None:
 
 
 async def test_of_a_header_that_is_there_twice_the_first_counts(loaded: Running) -> None:
-    """In both handlers."""
     headers = [("content-type", "text/plain"), ("content-type", PLAIN)]
     answer = await loaded.client.post("/v1/tasks/sst2/predict", content=b'{"inputs": "a good film"}', headers=headers)
     assert answer.status_code == 400
@@ -124,7 +118,6 @@ async def test_a_body_that_does_not_come_is_408(serve: Serve) -> None:
 
 
 async def test_the_routes_of_inference_are_plain() -> None:
-    """Their endpoints are called without the solver of dependencies."""
     routes = [route for router in (predict.router, openai.router, rerank.router) for route in router.routes]
     plain = {route.path for route in routes if isinstance(route, ScopedRoute) and route._is_plain}
     served = {"/v1/tasks/{task}/predict", "/v1/predict", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/rerank"}

@@ -61,7 +61,6 @@ async def test_bytes_in_memory_never_exceed_the_limit() -> None:
 
 
 async def test_what_is_larger_than_all_room_has_it_alone() -> None:
-    """It waits for the others, and is not stuck."""
     intake = UploadTurns(50, patience_seconds=3600)
     async with intake.read(1000):
         pass

@@ -51,7 +51,6 @@ def _(servers: Servers) -> Met:
 
 
 def _ask_grpc(server: Small, method: str = "ServerMetadata") -> str:
-    """The code of a call whose message does not come."""
     with grpc.insecure_channel(f"127.0.0.1:{grpc_port(server.listening.app)}") as channel:
         call = channel.stream_unary(f"/inference.GRPCInferenceService/{method}")
         silent = iter(threading.Event().wait, None)
@@ -60,7 +59,6 @@ def _ask_grpc(server: Small, method: str = "ServerMetadata") -> str:
 
 
 def _closed_by_grpc(server: Small, begin: bytes) -> Met:
-    """What a connection reads that sends nothing but its beginning."""
     with socket.create_connection(("127.0.0.1", grpc_port(server.listening.app)), timeout=60) as connection:
         connection.sendall(begin)
         while connection.recv(1024):
@@ -270,7 +268,6 @@ def _tagger(servers: Servers, other: Small) -> Small:
 
 
 def _answer_bytes(servers: Servers, **parameters: object) -> int:
-    """The most that the answer to eight inputs may have."""
     service = servers.bert.service
     entry = service.catalog.get("default", "demo").newest
     form = AnswerForm(entry.task, Parameters.model_validate(parameters), top_k=parameters.get("top_k"))
@@ -464,14 +461,12 @@ def _taken(small: Small, what: str) -> Iterator[None]:
 
 
 def _beyond_its_share(small: Small, what: str, inputs: object = TEXT) -> Met:
-    """What a tenant reads that has three quarters of all."""
     bound: SharedBound = getattr(small.listening.app.state.preparation, what)
     with small.tenant() as tenant, bound.hold(tenant.name, bound.max_of_one):
         return tenant.predict(inputs)
 
 
 def _sent_slowly(small: Small, body: bytes, *, pauses: int) -> httpx2.Response:
-    """What a prediction reads whose head comes at once."""
     with ExitStack() as opened:
         opened.enter_context(small.standing_still())
 

@@ -1,7 +1,5 @@
 """Bounds of guarded changes and feedback."""
 
-from collections.abc import Callable, Sequence
-
 import httpx2
 import pytest
 from peltier_server.extensions.rollouts import recorder, rollouts
@@ -22,9 +20,7 @@ def _tell(small: Small, request_id: str, **feedback: object) -> httpx2.Response:
     return small.client.post("/v1/feedback", json={"request_id": request_id, **(feedback or {"right": True})})
 
 
-def _shadowed(
-    servers: Servers, see: Callable[[Small], Met], inputs: Sequence[str] = (TEXT,), **settings: object
-) -> Met:
+def _shadowed(servers, see, inputs=(TEXT,), **settings):
     """What is seen of a server of which a guarded change has answered three requests, r0, r1 and r2, one by one."""
     with servers.start("bert", **settings) as small, pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)

@@ -101,8 +101,6 @@ def _of_a_stuck_runner(servers: Servers) -> tuple[Met, Met]:
 
 
 def _quarantined(server: Small) -> Met:
-    """What the tenant reads after three failures."""
-
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError
 
@@ -126,7 +124,6 @@ def _almost_filled(server: Small) -> Iterator[None]:
 
 @contextmanager
 def _stuck() -> Iterator[None]:
-    """No forward ends before the block does."""
     released, forward = threading.Event(), isolation.forward
 
     def wait(*rows: Any, **options: Any) -> Any:

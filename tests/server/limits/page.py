@@ -34,13 +34,11 @@ class Row:
 
     @property
     def number(self) -> float | None:
-        """In bytes, seconds or pieces."""
         found = re.fullmatch(r"([\d,.]+) ?([A-Za-z]*)", self.default)
         return None if found is None else float(found[1].replace(",", "")) * _UNITS[found[2]]
 
     @property
     def names(self) -> set[str]:
-        """Every setting and quota that the bound names."""
         return set(re.findall(r"`(\w+)`", self.set_by + self.bound))
 
     @property
@@ -53,7 +51,6 @@ class Row:
 
     @property
     def answer(self) -> tuple[int, str, re.Pattern[str]] | None:
-        """Status, code and message; None if there is no error."""
         found = _STATUS.fullmatch(self.reads)
         if found is None:
             return None

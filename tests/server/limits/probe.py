@@ -22,7 +22,6 @@ class Probe:
 
     @property
     def default(self) -> object:
-        """The code's own number."""
         if not isinstance(self.source, str):
             return self.source
         module, _, name = self.source.rpartition(".")

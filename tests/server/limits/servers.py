@@ -56,19 +56,15 @@ class Small:
 
     @property
     def service(self) -> Service:
-        """The service of the app."""
         return self.listening.service
 
     def upload(self, data: bytes, **form: str) -> httpx2.Response:
-        """`POST /v1/adapters`."""
         return self.client.post("/v1/adapters", files={"file": ("a.safetensors", data)}, data=form)
 
     def predict(self, inputs: object = TEXT, **parameters: object) -> httpx2.Response:
-        """`POST /v1/tasks/{task}/predict`."""
         return self.client.post(f"/v1/tasks/{self.task}/predict", json={"inputs": inputs, "parameters": parameters})
 
     def connect(self) -> socket.socket:
-        """A connection to it."""
         address = httpx2.URL(self.listening.url)
         return socket.create_connection((address.host, address.port or 0), timeout=60)
 
@@ -111,18 +107,15 @@ class Small:
             over.set()
 
     def version(self, number: int) -> "Small":
-        """The same with a version of the task."""
         return replace(self, task=f"{self.task}@{number}")
 
     def metrics(self, name: str, **labels: str) -> list[float]:
-        """The values of the series of that name with these labels."""
         page = self.client.get("/metrics").text
         wanted = {f'{label}="{value}"' for label, value in labels.items()}
         lines = [line for line in page.splitlines() if line.startswith(f"{name}{{")]
         return [float(line.split()[-1]) for line in lines if all(one in line for one in wanted)]
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
-        """Runs it on the server's event loop."""
         self.listening.run(work)
 
     @contextmanager
@@ -171,7 +164,6 @@ class Servers:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Ends them."""
         self._open.close()
 
     @cached_property

@@ -138,7 +138,6 @@ UNMET = frozenset(
 
 @pytest.fixture(scope="module")
 def servers(listen: Listen, bert: Backbone, t5: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Servers]:
-    """The servers that the rows share."""
     started = Servers(listen, {"bert": bert, "t5": t5}, make_artifact)
     yield started
     started.close()
@@ -173,12 +172,10 @@ def test_a_row_says_the_default(row: Row) -> None:
 
 
 def test_every_probe_has_a_row() -> None:
-    """None is left of a row that has gone."""
     assert PROBES.keys() <= ROWS.keys()
 
 
 def test_every_setting_and_quota_that_bounds_something_has_a_row() -> None:
-    """A new setting is either in a row or named above as one that bounds nothing."""
     named = set().union(*(row.names for row in ROWS.values()))
     assert SETTINGS.keys() - NO_BOUNDS - named == set()
     assert Quotas.__dataclass_fields__.keys() - named == set()

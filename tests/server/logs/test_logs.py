@@ -14,17 +14,14 @@ from peltier_server.logs.access_log import logger as access_logger
 from peltier_server.logs.logs import JsonFormatter, Redactor, TextFormatter, configure_logging
 from peltier_server.settings import AuthSettings, LogSettings
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running
 
 KEY = f"plt_abcdefgh_{'x' * 43}"
 ADMIN = 'the operator\'s "own"'
 REDACTOR = Redactor([ADMIN])
 
 
-def record(
-    message: str = "m", fields: dict[str, object] | None = None, error: Exception | None = None
-) -> logging.LogRecord:
-    """As a logger makes it."""
+def record(message="m", fields=None, error=None):
     exc_info = None if error is None else (type(error), error, error.__traceback__)
     made = logging.LogRecord("somewhere", logging.INFO, "f.py", 1, "%s", (message,), exc_info)
     made.created = 0.25
@@ -34,7 +31,6 @@ def record(
 
 
 def caught(message: str) -> Exception:
-    """An error with a traceback."""
     try:
         raise ValueError(message)
     except ValueError as error:
@@ -55,7 +51,6 @@ def test_a_line_of_json_holds_the_whole_record() -> None:
 
 
 def test_fields_do_not_take_the_place_of_the_records_own() -> None:
-    """Fields of any name."""
     line = json.loads(JsonFormatter(REDACTOR).format(record("a", {"level": "none", "message": "none"})))
     assert (line["level"], line["message"]) == ("INFO", "a")
 
@@ -112,9 +107,7 @@ async def test_records_of_a_request_say_which(running: Running, monkeypatch: pyt
     assert "request_id" not in between
 
 
-async def test_the_access_log_has_a_line_for_each_request(
-    serve: Serve, bert: object, make_artifact: Callable[..., bytes], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_access_log_has_a_line_for_each_request(serve, bert, make_artifact, caplog):
     """Method, route, path, status, time and size of the answer, with the adapter version in the line."""
     caplog.set_level(logging.INFO, access_logger.name)
     caplog.handler.setFormatter(JsonFormatter(REDACTOR))
@@ -149,7 +142,6 @@ async def test_the_access_log_has_a_line_for_each_request(
 
 
 async def test_without_the_setting_there_is_no_access_log(running: Running, caplog: pytest.LogCaptureFixture) -> None:
-    """It costs a line for each request."""
     caplog.set_level(logging.INFO)
     await running.client.get("/info")
     assert access_logger.name not in {made.name for made in caplog.records}
@@ -157,7 +149,6 @@ async def test_without_the_setting_there_is_no_access_log(running: Running, capl
 
 @pytest.fixture
 def logging_of_ones_own() -> Iterator[None]:
-    """What `configure_logging` changes is put back."""
     root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
     handlers, named = root.handlers[:], [root, access_logger, *map(logging.getLogger, ("uvicorn.error", "alembic"))]
     levels = [one.level for one in named]
@@ -172,7 +163,6 @@ def logging_of_ones_own() -> Iterator[None]:
 
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """The access log is written at any level."""
     configure_logging(LogSettings(log_level="warning", log_format="json", access_log=True), AuthSettings())
     logging.getLogger("peltier_server.app").info("quiet")
     logging.getLogger("uvicorn.error").warning("loud")

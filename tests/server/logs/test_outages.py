@@ -9,8 +9,6 @@ from peltier_server.logs.outages import OutageFilter
 from peltier_store.blobs.blobs import BlobError, BlobNotFound
 from peltier_store.registry.errors import RegistryConflict, RegistryError
 
-from tests.server.conftest import Running
-
 
 class Written(logging.Handler):
     """The records that are written, with the number of those left out before each."""
@@ -27,7 +25,6 @@ class Written(logging.Handler):
 
 @pytest.fixture
 def written() -> Iterator[Written]:
-    """What a server writes from now on."""
     handler, root = Written(), logging.getLogger()
     root.addHandler(handler)
     yield handler
@@ -66,18 +63,13 @@ def test_an_outage_that_begins_again_is_logged_at_once(written: Written) -> None
 
 
 def test_libraries_that_lost_a_server_are_heard_once(written: Written) -> None:
-    """A collector of spans, and a pool of connections to a database."""
     for name in ("opentelemetry.exporter.otlp", "sqlalchemy.pool.impl"):
         for _ in range(100):
             logging.getLogger(name).error("Failed to export")
     assert written.messages == [("Failed to export", 0)] * 2
 
 
-async def test_requests_that_fail_by_the_store_have_no_tracebacks(
-    running: Running, written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hundred of them are one record of one line."""
-
+async def test_requests_that_fail_by_the_store_have_no_tracebacks(running, written, monkeypatch):
     async def fail(*_: object, **__: object) -> None:
         raise RegistryError("the registry failed: connection refused")
 

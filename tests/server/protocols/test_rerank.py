@@ -1,16 +1,14 @@
 """Reranking over a real socket, in the shapes that other servers' clients send."""
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import httpx2
 import numpy as np
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_client import Client, InvalidInput
 
-from tests.server.conftest import Listen, Listening
+from tests.server.conftest import Listening
 
 MakeArtifact = Callable[..., bytes]
 QUERY = "is the film good ?"
@@ -18,10 +16,7 @@ DOCUMENTS = ["bad", "a good film", "the plot was not very good , and the actor i
 
 
 @pytest.fixture(scope="module")
-def listening(
-    listen: Listen, bert: Backbone, bert_directory: object, make_artifact: MakeArtifact
-) -> Iterator[Listening]:
-    """A ranking task, a classification of pairs, and vectors of tokens."""
+def listening(listen, bert, bert_directory, make_artifact):
     with listen(backbone=str(bert_directory)) as started:
         started.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
         started.upload(make_artifact(bert, "lora", inputs="pair", name="pairs"))
@@ -34,7 +29,6 @@ def post(listening: Listening, path: str, **body: object) -> httpx2.Response:
 
 
 def predicted(listening: Listening, **parameters: object) -> list[float]:
-    """The score of each document, from the native route."""
     body = {"inputs": [[QUERY, document] for document in DOCUMENTS], "parameters": parameters}
     answer = httpx2.post(f"{listening.url}/v1/tasks/rank/predict", json=body, timeout=30).json()
     return [one["score"] for one in answer["predictions"]]
@@ -103,7 +97,6 @@ def test_vectors_of_tokens_sort_documents(listening: Listening) -> None:
 
 
 def test_a_query_that_is_too_long_is_named(listening: Listening) -> None:
-    """And a document, by its place."""
     long = "good " * 30
     body = {"model": "vectors", "truncate": False}
     for query, documents, named in ((long, DOCUMENTS, "query: "), (QUERY, ["bad", long], "document 1: ")):
@@ -138,9 +131,7 @@ def test_the_client_ranks(listening: Listening) -> None:
             client.rerank("pairs", QUERY, DOCUMENTS)
 
 
-def test_repeated_documents_count_in_the_answer(
-    listen: Listen, bert_directory: Path, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+def test_repeated_documents_count_in_the_answer(listen, bert_directory, bert, make_artifact):
     """In JSON; those that the answer does not repeat do not count."""
     documents = ["good \n" * 400, "bad", "dull \n" * 400]
     with listen(backbone=str(bert_directory), max_answer_bytes=5000) as other:
@@ -182,7 +173,6 @@ def test_repeated_documents_count_in_the_answer(
     ],
 )
 def test_bad_requests_are_one_sentence(body: dict[str, object], status: int, words: str, listening: Listening) -> None:
-    """With the status of the native routes."""
     answer = post(listening, "/v1/rerank", **body)
     assert answer.status_code == status
     assert words in str(answer.json()["error"])

@@ -25,8 +25,6 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
-    """A classification of texts and one of pairs, a regression, embeddings of unit length and others, and sparse
-    ones."""
     with listen() as started:
         for name, (preset, given) in TASKS.items():
             started.upload(make_artifact(bert, preset, name=name, **given))
@@ -69,7 +67,6 @@ def test_a_batch_is_answered_by_a_list_for_each_input(listening: Listening) -> N
 
 
 def test_vllms_shape_has_the_best_label_and_all_probabilities(listening: Listening) -> None:
-    """In the order of the task's labels."""
     right = predicted(listening, "film", ["a", "bad"])
     answer = post(listening, "/classify", model="film", input=["a", "bad"]).json()
     assert [one["label"] for one in answer["data"]] == [one["label"] for one in right]
@@ -82,21 +79,8 @@ def vectors(listening: Listening, task: str, **parameters: object) -> np.ndarray
     return np.array([one["embedding"] for one in predicted(listening, task, TEXTS, **parameters)])
 
 
-def test_many_texts_are_written_in_a_thread(listening: Listening) -> None:
-    """In the same form, by each route."""
-    texts = ["a", "bad", "a good film"] * 200
-    right = predicted(listening, "film", texts)
-    ranked = post(listening, "/predict", inputs=[[text] for text in texts], adapter_id="film").json()
-    assert ranked == [best_first(one["scores"]) for one in right]
-    found = post(listening, "/classify", model="film", input=texts).json()["data"]
-    assert [(one["index"], one["label"]) for one in found] == [(n, one["label"]) for n, one in enumerate(right)]
-    few, many = (post(listening, "/embed", inputs=own, adapter_id="raw").json() for own in (TEXTS, TEXTS * 80))
-    np.testing.assert_allclose(many, np.tile(few, (80, 1)), atol=1e-6)
-
-
 @pytest.mark.parametrize("encoding_format", ["float", "base64"])
 def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listening: Listening) -> None:
-    """Embeddings of an embedding task, and the probabilities of a classification."""
     right = {"raw": [one["embedding"] for one in predicted(listening, "raw", ["a", "bad"])]}
     right["film"] = [list(one["scores"].values()) for one in predicted(listening, "film", ["a", "bad"])]
     for model, expected in right.items():
@@ -174,7 +158,6 @@ def test_a_text_alone_is_embedded_by_the_backbone(listening: Listening) -> None:
     ],
 )
 def test_bad_requests_are_one_sentence(path: str, body: dict[str, object], message: str, listening: Listening) -> None:
-    """With the status of the native routes."""
     answer = post(listening, path, **body)
     assert (answer.status_code, answer.json()["error"]["message"][: len(message)]) == (422, message)
 
@@ -194,9 +177,7 @@ def test_what_is_truncated_is_said(listening: Listening) -> None:
         ({"inputs": []}, 422, "Validation", "inputs: must be a text or a non-empty list of texts"),
     ],
 )
-def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(
-    body: dict[str, object], status: int, error_type: str, message: str, listening: Listening
-) -> None:
+def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(body, status, error_type, message, listening):
     """By the status and the body that text-embeddings-inference has for models without them."""
     answer = post(listening, "/embed_sparse", **{"inputs": "a", **body})
     assert (answer.status_code, answer.json()["error_type"]) == (status, error_type)
@@ -218,7 +199,6 @@ def test_sparse_embeddings_have_the_terms_of_a_prediction(listening: Listening) 
 
 @pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
 def test_similarity_is_the_cosine(task: str, listening: Listening) -> None:
-    """Of the first text with each other, whatever the length of the vectors; by Hugging Face's client too."""
     inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
     answer = post(listening, "/similarity", **{"inputs": inputs, "adapter_id": task})
     raw = vectors(listening, task)

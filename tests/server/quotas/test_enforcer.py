@@ -18,12 +18,10 @@ def _windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_enforcer(**quotas: float) -> QuotaEnforcer:
-    """An enforcer where every tenant has these quotas."""
     return QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
 
 
 async def visit(enforcer: QuotaEnforcer, status: int = 200) -> dict[str, str]:
-    """One whole request of tenant a; the headers of its answer."""
     async with enforcer.slot("a") as slot:
         return await slot.headers(status)
 
@@ -35,12 +33,10 @@ def test_background_work_has_a_hundredth_of_its_tenants_weight() -> None:
 
 
 async def test_without_quotas_nothing_is_said() -> None:
-    """And nothing refused."""
     assert await visit(make_enforcer()) == {}
 
 
 async def test_requests_a_second() -> None:
-    """One too many is refused, with a time to come back."""
     enforcer = make_enforcer(requests_per_second=0.02)
     first, second = await visit(enforcer), await visit(enforcer)
     assert first["ratelimit-policy"] == '"requests";q=2;w=100'
@@ -83,7 +79,6 @@ async def test_requests_at_a_time() -> None:
 
 
 async def test_a_request_over_its_rate_is_not_in_flight() -> None:
-    """It never came in."""
     enforcer = make_enforcer(requests_per_second=0.01, max_concurrent_requests=1)
     await visit(enforcer)
     for _ in range(3):
@@ -122,7 +117,6 @@ async def test_tokens_that_were_not_computed_are_given_back() -> None:
 
 
 async def test_headers_are_about_what_runs_out_first() -> None:
-    """Both rates are named in the policy."""
     enforcer = make_enforcer(requests_per_second=10, tokens_per_second=0.1)
     async with enforcer.spend("a", 1):
         pass

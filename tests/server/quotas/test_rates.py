@@ -20,7 +20,6 @@ TEN = Rate("tokens", 10, 100_000)
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    """A real Redis."""
     with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
         yield running
 
@@ -97,14 +96,12 @@ async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:
 
 
 async def test_tenants_are_counted_apart(rates: Rates) -> None:
-    """So are requests and tokens."""
     assert await rates.take(TEN, "b", 10)
     assert await rates.take(TEN, "c", 10)
     assert await rates.take(Rate("requests", 10, 100_000), "b", 10)
 
 
 async def test_what_is_given_back_can_be_taken_again(rates: Rates) -> None:
-    """A refused request costs nothing."""
     assert await rates.take(TEN, "d", 6)
     taken = await rates.take(TEN, "d", 4)
     assert taken is not None
@@ -114,9 +111,7 @@ async def test_what_is_given_back_can_be_taken_again(rates: Rates) -> None:
     assert not await rates.take(TEN, "d", 1)
 
 
-async def test_what_was_taken_in_an_earlier_window_is_not_given_back(
-    rates: Rates, let_pass: Callable[[float], Awaitable[None]]
-) -> None:
+async def test_what_was_taken_in_an_earlier_window_is_not_given_back(rates, let_pass):
     """Else more than the rate could be had in this one."""
     rate = Rate("requests", 100, 1)
     taken = await rates.take(rate, "j", 100)
@@ -131,7 +126,6 @@ async def test_what_was_taken_in_an_earlier_window_is_not_given_back(
 
 
 async def test_what_is_left_is_known(rates: Rates) -> None:
-    """How much, and when there will be more."""
     assert (await rates.left(TEN, "e")).share == 1
     await rates.take(TEN, "e", 7)
     left = await rates.left(TEN, "e")
@@ -140,7 +134,6 @@ async def test_what_is_left_is_known(rates: Rates) -> None:
 
 
 async def test_a_window_passes(rates: Rates, let_pass: Callable[[float], Awaitable[None]]) -> None:
-    """After it there is room again."""
     rate = Rate("requests", 2, 1)
     assert await rates.take(rate, "f", 2)
     while await rates.take(rate, "f"):
@@ -151,7 +144,6 @@ async def test_a_window_passes(rates: Rates, let_pass: Callable[[float], Awaitab
 
 @pytest.mark.slow
 async def test_replicas_count_together(redis: Redis) -> None:
-    """What one has taken the other cannot."""
     one, other = Rates(redis.url), Rates(redis.url)
     assert await one.take(TEN, "g", 6)
     assert not await other.take(TEN, "g", 6)
@@ -191,10 +183,7 @@ async def test_what_was_taken_elsewhere_is_not_given_back_here(tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_a_redis_that_hangs_is_waited_for_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Then it is left alone for a while."""
+async def test_a_redis_that_hangs_is_waited_for_once(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("peltier_server.quotas.rates._PAUSE_SECONDS", 3600)
     monkeypatch.setattr("peltier_server.quotas.rates._TIMEOUT_SECONDS", 0.5)
     with redis_server.running(tmp_path) as redis:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from math import prod
-from pathlib import Path
 
 import pytest
 from peltier_adapters.artifact.manifest import read_header
@@ -13,7 +12,6 @@ from tests.server.conftest import Running
 
 @pytest.fixture
 async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """Adapters `a` in two versions, `b`, `ba` and `c`."""
     *two, b, ba, c = (make_artifact(bert, "bitfit", name="any", seed=seed) for seed in range(5))
     await caller.publish("a", *two)
     for name, data in (("b", b), ("ba", ba), ("c", c)):
@@ -21,10 +19,7 @@ async def shelf(caller: Running, bert: Backbone, make_artifact: Callable[..., by
     return caller
 
 
-async def test_an_upload_answers_with_the_version(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """Named by the form, or else by the manifest."""
+async def test_an_upload_answers_with_the_version(caller, bert, make_artifact):
     data = make_artifact(bert, "lora", name="mine")
     version = (await caller.upload(data)).json()
     assert (version["name"], version["version"], version["size_bytes"]) == ("mine", 1, len(data))
@@ -37,10 +32,7 @@ async def test_an_upload_answers_with_the_version(
 NO_NAMES = ["../../etc/passwd", "UPPER", "x" * 64, "a b", "-a", "a/b"]
 
 
-async def test_a_name_that_is_no_name_is_refused(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """Before anything is stored."""
+async def test_a_name_that_is_no_name_is_refused(caller, bert, make_artifact):
     for name in NO_NAMES:
         answer = await caller.upload(make_artifact(bert, "bitfit"), name)
         assert answer.status_code == 422, name
@@ -63,15 +55,7 @@ async def test_a_form_with_unknown_or_missing_parts_is_refused(caller: Running) 
         assert sentence in answer.json()["error"]["message"]
 
 
-async def test_an_artifact_may_be_large_but_not_endless(serve: Callable[..., object]) -> None:
-    """Uploads have a limit of their own."""
-    async with serve(max_artifact_bytes=3_000_000, max_body_bytes=1_000) as running:
-        assert (await running.upload(b"x" * 2_500_000)).status_code == 422
-        assert (await running.upload(b"x" * 3_200_000)).status_code == 413
-
-
 async def test_adapters_are_listed_in_pages(shelf: Running) -> None:
-    """In order of name; the cursor of one page leads to the next, and nothing comes twice."""
     names, cursor = [], ""
     while cursor is not None:
         page = (await shelf.client.get("/v1/adapters", params={"limit": 2, "cursor": cursor})).json()
@@ -96,7 +80,6 @@ async def test_an_adapter_in_a_list_has_its_first_aliases(shelf: Running) -> Non
 
 
 async def test_an_adapter_and_its_versions(shelf: Running) -> None:
-    """The newest first."""
     adapter = (await shelf.client.get("/v1/adapters/a")).json()
     versions = (await shelf.client.get("/v1/adapters/a/versions")).json()["versions"]
     assert [version["version"] for version in versions] == [2, 1]
@@ -104,9 +87,7 @@ async def test_an_adapter_and_its_versions(shelf: Running) -> None:
     assert (await shelf.client.get("/v1/adapters/a/versions/9")).status_code == 404
 
 
-async def test_versions_are_listed_in_pages(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_versions_are_listed_in_pages(shelf, bert, make_artifact):
     """The newest first, and nothing twice, also where one is deleted between two pages."""
     await shelf.publish("a", *(make_artifact(bert, "bitfit", seed=seed) for seed in (2, 3, 4)))
     numbers, cursor = [], ""
@@ -118,9 +99,7 @@ async def test_versions_are_listed_in_pages(
     assert numbers == [5, 4, 3, 2, 1]
 
 
-async def test_an_entry_of_a_list_is_small(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_entry_of_a_list_is_small(caller, bert, make_artifact):
     """Of an adapter with very many long labels, aliases, versions in its split and a long deprecation: under 8 KiB."""
     labels = [f"{number} {'é' * 200}" for number in range(1000)]
     assert (await caller.upload(make_artifact(bert, "bitfit", labels=labels), "a" * 63)).status_code == 201
@@ -136,9 +115,7 @@ async def test_an_entry_of_a_list_is_small(
     assert (await client.get(url)).json()["latest"]["task"]["labels"] == labels
 
 
-async def test_a_manifest_is_that_of_the_artifact(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_manifest_is_that_of_the_artifact(caller, bert, make_artifact):
     """With its golden examples; the blocks of a part and what they share are all of its parameters."""
     data = make_artifact(bert, "compacter", name="a")
     await caller.upload(data)
@@ -166,10 +143,7 @@ async def test_a_download_is_the_upload(caller: Running, bert: Backbone, make_ar
     assert (await caller.client.get(url, headers={"if-none-match": '"sha256:other"'})).status_code == 200
 
 
-async def test_a_damaged_artifact_is_not_downloaded(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
-    """503, not other bytes under a good status."""
+async def test_a_damaged_artifact_is_not_downloaded(running, bert, make_artifact, tmp_path):
     assert (await running.upload(make_artifact(bert))).status_code == 201
     (stored,) = (tmp_path / "store" / "blobs" / "sha256").iterdir()
     stored.write_bytes(bytes(stored.stat().st_size))
@@ -188,7 +162,6 @@ async def test_deleting_a_version_and_an_adapter(shelf: Running) -> None:
 
 
 async def test_a_deleted_version_comes_back_as_it_was(shelf: Running) -> None:
-    """Under its number, with its bytes; what was never there does not, and what is there stays."""
     before = (await shelf.client.get("/v1/adapters/a")).json()
     await shelf.client.delete("/v1/adapters/a/versions/2")
     back = await shelf.client.post("/v1/adapters/a/versions/2/undelete")
@@ -209,9 +182,7 @@ async def test_a_deleted_adapter_comes_back_version_by_version(shelf: Running) -
     assert (await shelf.client.get("/v1/adapters/a")).json()["num_versions"] == 2
 
 
-async def test_bytes_that_are_live_again_do_not_come_back_twice(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_bytes_that_are_live_again_do_not_come_back_twice(caller, bert, make_artifact):
     """The same bytes uploaded after a deletion are a new version, which then stands against the old one."""
     data = make_artifact(bert, "bitfit", name="a")
     await caller.upload(data)
@@ -258,7 +229,6 @@ WRONG_ADDRESSES = [
 
 
 async def test_wrong_addresses(shelf: Running) -> None:
-    """Each has the contract's shape."""
     for method, path, status in WRONG_ADDRESSES:
         answer = await shelf.client.request(method, path)
         assert answer.status_code == status, path
@@ -266,7 +236,6 @@ async def test_wrong_addresses(shelf: Running) -> None:
 
 
 async def test_a_wrong_method_names_the_right_ones(caller: Running) -> None:
-    """Of all routes at the address."""
     answer = await caller.client.put("/v1/adapters")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD, POST"

@@ -12,7 +12,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client import cli
 from peltier_server.catalog.sync import _POLL_SECONDS
 
-from tests.server.conftest import Listen, Running, Serve, read_again
+from tests.server.conftest import Running, Serve, read_again
 from tests.support.postgres_server import PostgresServer
 from tests.support.rate_windows import stand_still
 
@@ -30,12 +30,10 @@ UNLIMITED = {
 
 
 async def make(running: Running, *scopes: str, key: str | None = None, **given: object) -> httpx2.Response:
-    """`POST /v1/keys`, by the bearer of `key`."""
     return await running.client.post("/v1/keys", json={"scopes": scopes, **given}, headers=bearer(key))
 
 
 def bearer(key: str | None) -> dict[str, str]:
-    """How a key is sent."""
     return {} if key is None else {"authorization": f"Bearer {key}"}
 
 
@@ -80,7 +78,6 @@ async def test_a_revoked_key_ends_at_once(caller: Running) -> None:
 
 
 async def test_a_key_expires_by_itself(caller: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the moment that was asked for."""
     end = datetime.now(UTC) + timedelta(hours=1)
     key = (await make(caller, "predict", expires_at=end.isoformat())).json()["key"]
     for seconds, status in ((-0.001, 200), (0, 401)):
@@ -106,7 +103,6 @@ NO_KEYS = [
 
 
 async def test_what_cannot_be_a_key(running: Running) -> None:
-    """Nothing is made, and an open server stays open."""
     for body, status, message in NO_KEYS:
         answer = await running.client.post("/v1/keys", json=body)
         assert (answer.status_code, message in answer.text) == (status, True), answer.text
@@ -141,13 +137,11 @@ async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
 
 
 async def test_unknown_prefixes_cannot_be_revoked(caller: Running) -> None:
-    """The answer is 404 for any prefix."""
     for prefix in ("zzzzzzzz", "x", "%00", "a" * 300):
         assert (await caller.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
 
 
 async def test_keys_are_listed_by_tenant(caller: Running) -> None:
-    """Or all, oldest first."""
     other = f"{caller.tenant}-b"
     await caller.client.post("/v1/tenants", json={"name": other})
     await make(caller, "predict", tenant=other)
@@ -173,7 +167,6 @@ async def test_keys_survive_a_restart(serve: Serve) -> None:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def shared(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings of replicas that share a registry."""
     if request.param == "sqlite":
         return {}
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -193,14 +186,11 @@ async def test_revocation_reaches_another_replica_with_its_next_read(serve: Serv
 
 
 async def status_after_read(running: Running, key: str) -> int:
-    """The answer to the key after one more read of the registry."""
     await read_again(running)
     return (await running.client.get("/v1/schema/artifact", headers=bearer(key))).status_code
 
 
-def test_the_command_line_makes_the_first_key(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_makes_the_first_key(listen, monkeypatch, capsys):
     """On an open server, which it shuts; then the key opens it again."""
 
     def peltier(*words: str) -> tuple[object, str]:
@@ -221,13 +211,11 @@ def test_the_command_line_makes_the_first_key(
 
 
 async def test_there_is_one_tenant_from_the_beginning(running: Running) -> None:
-    """Without any limits."""
     (tenant,) = (await running.client.get("/v1/tenants")).json()["tenants"]
     assert (tenant["name"], tenant["quotas"]) == ("default", UNLIMITED)
 
 
 async def test_a_tenant_is_made_once(caller: Running) -> None:
-    """With the quotas that were asked for."""
     name = f"{caller.tenant}-b"
     made = await caller.client.post("/v1/tenants", json={"name": name, "quotas": {"max_adapters": 3}})
     assert (made.status_code, made.json()["quotas"]) == (201, {**UNLIMITED, "max_adapters": 3})
@@ -236,10 +224,7 @@ async def test_a_tenant_is_made_once(caller: Running) -> None:
     assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
 
 
-async def test_usage_stands_beside_quotas(
-    caller: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is stored, and what was taken of a rate that has a quota."""
+async def test_usage_stands_beside_quotas(caller, bert, make_artifact, monkeypatch):
     stand_still(monkeypatch)
     assert (await caller.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
 
@@ -284,7 +269,6 @@ NO_QUOTAS = [
 
 
 async def test_what_is_no_quota_is_refused(caller: Running) -> None:
-    """And changes nothing."""
     for quotas in NO_QUOTAS:
         answer = await caller.client.put(f"/v1/tenants/{caller.tenant}", json=quotas)
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), quotas
@@ -301,7 +285,6 @@ async def test_infinity_is_no_quota(caller: Running) -> None:
 
 
 async def test_unknown_tenants_are_not_found(caller: Running) -> None:
-    """Neither to read nor to change."""
     assert (await caller.client.get("/v1/tenants/nobody")).status_code == 404
     assert (await caller.client.put("/v1/tenants/nobody", json={})).status_code == 404
 
@@ -372,10 +355,7 @@ async def test_every_change_is_in_the_log_with_its_actor(busy: Running) -> None:
     assert records[-4]["detail"] == {"split": {"1": 0.5, "2": 0.5}}
 
 
-async def test_callers_of_a_server_without_keys_are_local_in_the_log(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """Whatever they change."""
+async def test_callers_of_a_server_without_keys_are_local_in_the_log(running, bert, make_artifact):
     assert (await running.upload(make_artifact(bert, "bitfit"), "a")).status_code == 201
     assert (await running.client.put("/v1/adapters/a/aliases/live", json={"version": 1})).is_success
     records = (await running.client.get("/v1/audit")).json()["records"]
@@ -396,8 +376,6 @@ async def test_the_log_comes_in_pages(busy: Running) -> None:
 
 
 async def test_the_log_is_filtered(busy: Running) -> None:
-    """By action, actor and time, also together, and page by page."""
-
     async def ids(**query: object) -> list[int]:
         answer = await busy.client.get("/v1/audit", params={"tenant": busy.tenant, **query})
         return [record["id"] for record in answer.json()["records"]]
@@ -419,7 +397,6 @@ WRONG_QUERIES += ["actor=", "action=a%00", "since=yesterday", "until=2026-11-21T
 
 
 async def test_wrong_queries_are_refused(caller: Running) -> None:
-    """With a sentence."""
     for query in WRONG_QUERIES:
         answer = await caller.client.get(f"/v1/audit?{query}")
         assert answer.status_code == 422, query

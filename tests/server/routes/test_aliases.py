@@ -169,7 +169,6 @@ NO_ALIASES = [
 
 
 async def test_what_is_no_alias_is_refused(shelf: Running) -> None:
-    """Each with a sentence."""
     for alias, body, status in NO_ALIASES:
         answer = await put(shelf, alias, body)
         assert answer.status_code == status, body
@@ -177,7 +176,6 @@ async def test_what_is_no_alias_is_refused(shelf: Running) -> None:
 
 
 async def test_aliases_of_an_unknown_adapter(shelf: Running) -> None:
-    """404 everywhere."""
     assert (await put(shelf, "x", {"version": 1}, name="nope")).status_code == 404
     assert (await shelf.client.get("/v1/adapters/nope/aliases")).status_code == 404
     assert (await shelf.client.delete("/v1/adapters/nope/aliases/x")).status_code == 404
@@ -197,9 +195,7 @@ async def test_an_upload_says_what_is_live(shelf: Running, bert: Backbone, make_
     assert await upload(9) == (4, False, {"1": 0.9, "4": 0.1}, {"production": {"1": 0.9, "4": 0.1}})
 
 
-async def test_an_upload_may_be_given_an_alias_at_once(
-    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_upload_may_be_given_an_alias_at_once(shelf, bert, make_artifact):
     """Also bytes that already are a version; a name that is no alias is refused before anything is stored."""
     form, file = {"name": "a", "alias": "canary"}, {"file": make_artifact(bert, "bitfit", seed=7)}
     assert (await shelf.client.post("/v1/adapters", files=file, data=form)).status_code == 201

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from peltier_adapters.ops.choice import choose_backend
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.native.choice import kernels_in_use
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running
 from tests.support.levels import LEVELS
 
 
@@ -31,9 +30,7 @@ async def test_info_describes_what_runs(caller: Running, bert: Backbone, make_ar
 
 
 @pytest.mark.parametrize("kernels", [LEVELS[-1], "torch"])
-async def test_a_server_uses_the_kernels_of_its_setting(
-    kernels: str, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_uses_the_kernels_of_its_setting(kernels, serve, tmp_path, caplog):
     """`/info` and a line of the log name the level, what torch computes and why, and what is promised of answers."""
     caplog.set_level(logging.INFO)
     with kernels_in_use("auto"):  # the setting of the process is restored
@@ -48,9 +45,7 @@ async def test_a_server_uses_the_kernels_of_its_setting(
     assert line.endswith(f"answers are {info['answers']}")
 
 
-async def test_info_names_a_device_on_which_nothing_was_tested(
-    caller: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_info_names_a_device_on_which_nothing_was_tested(caller, monkeypatch):
     """CUDA, until the benchmark of the kernels has passed on a GPU."""
     on_gpu = replace(caller.service.backbone, device=torch.device("cuda"))
     monkeypatch.setattr(caller.service, "backbone", on_gpu)
@@ -58,7 +53,6 @@ async def test_info_names_a_device_on_which_nothing_was_tested(
 
 
 async def test_the_schema_of_artifacts_is_published(caller: Running) -> None:
-    """The very one that uploads are checked with."""
     assert (await caller.client.get("/v1/schema/artifact")).json() == Manifest.model_json_schema()
 
 

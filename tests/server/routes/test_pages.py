@@ -37,7 +37,6 @@ async def test_the_front_page_tells_everybody_the_same(running: Running, setting
 
 @pytest.mark.extension
 async def test_programs_read_the_links_as_json(caller: Running) -> None:
-    """Every address of it is one of this server's."""
     links = (await caller.client.get("/")).json()
     assert links.pop("name") == "peltier"
     assert links.pop("predict") in caller.app.openapi()["paths"]
@@ -66,7 +65,6 @@ async def test_openapi_and_its_page_are_there(caller: Running) -> None:
 
 
 async def test_the_truncation_header_is_described(caller: Running) -> None:
-    """Of every route that answers it."""
     paths = (await caller.client.get("/openapi.json")).json()["paths"]
     for path in ("/v1/embeddings", "/v1/predict", "/v1/tasks/{task}/predict", "/v1/rerank", "/rerank"):
         assert "x-truncated-inputs" in paths[path]["post"]["responses"]["200"]["headers"]

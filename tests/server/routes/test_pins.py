@@ -15,7 +15,6 @@ from tests.server.conftest import Running, Serve, hold, until
 
 @pytest.fixture
 async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with two versions of `demo`."""
     for seed in range(2):
         (await running.upload(make_artifact(bert, "bitfit", seed=seed), "demo")).raise_for_status()
     return running
@@ -64,9 +63,7 @@ async def test_pins_survive_a_restart(serve: Serve, bert: Backbone, make_artifac
         assert len(second.service.slots.device.pinned) == 1
 
 
-async def test_a_pin_applies_to_every_replica(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_pin_applies_to_every_replica(serve, bert, make_artifact):
     """Another server of the same registry loads what is pinned, and releases it again."""
     async with serve() as first, serve() as second:
         await first.upload(make_artifact(bert, "bitfit"), "demo")
@@ -77,9 +74,7 @@ async def test_a_pin_applies_to_every_replica(
         await until(lambda: second.service.slots.device.pinned == set())
 
 
-async def test_pins_beyond_the_bound_are_refused(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_pins_beyond_the_bound_are_refused(serve, bert, make_artifact):
     """In one sentence; nothing is pinned then, and a release makes room."""
     artifacts = {name: make_artifact(bert, "bitfit", name=name) for name in ("one", "two")}
     async with serve() as running:
@@ -102,9 +97,7 @@ async def test_pins_beyond_the_bound_are_refused(
         assert running.service.slots.device.pinned == {owned["two"]}
 
 
-async def test_a_broken_adapter_does_not_keep_the_server_unready(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broken_adapter_does_not_keep_the_server_unready(serve, bert, make_artifact, monkeypatch):
     """It is tried once, and counted; unknown names are only logged."""
     async with serve() as first:
         await first.upload(make_artifact(bert, "bitfit", name="demo"), "demo")
@@ -125,9 +118,7 @@ async def test_a_broken_adapter_does_not_keep_the_server_unready(
         assert not second.service.pins.failures
 
 
-async def test_the_server_is_not_ready_while_its_warm_list_loads(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_server_is_not_ready_while_its_warm_list_loads(serve, bert, make_artifact, monkeypatch):
     """It answers requests all the same."""
     async with serve() as first:
         for name in ("demo", "other"):
@@ -151,9 +142,7 @@ async def test_the_server_is_not_ready_while_its_warm_list_loads(
         await until(lambda: second.app.state.lifecycle.problem is None)
 
 
-async def test_loads_overlap_with_each_other_and_with_the_queue(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_loads_overlap_with_each_other_and_with_the_queue(serve, bert, make_artifact, monkeypatch):
     """Three requests for cold adapters meet in the store, while nothing is computed: each load begins before any row is
     taken. The cold starts are counted with their tier."""
     names = ("one", "two", "three")

@@ -22,14 +22,12 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
 
 
 def report_of(artifact: bytes, **changes: object) -> dict[str, Any]:
-    """A report with hostile labels, as `peltier train` writes it."""
     report: dict[str, Any] = create_report(HOSTILE).model_dump(mode="json")
     report["artifact"]["digest"] = f"sha256:{hashlib.sha256(artifact).hexdigest()}"
     return report | changes
 
 
 async def upload(running: Running, artifact: bytes, report: object) -> httpx2.Response:
-    """`POST /v1/adapters` with a report, as JSON unless it is bytes."""
     data = report if isinstance(report, bytes) else json.dumps(report).encode()
     return await running.client.post("/v1/adapters", files={"file": artifact, "report": ("a.report.json", data)})
 
@@ -73,7 +71,6 @@ REFUSED: dict[str, tuple[Callable[[bytes], object], str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_what_is_no_report_of_the_artifact_is_refused(caller: Running, artifact: bytes, kind: str) -> None:
-    """In a sentence, and then nothing is published."""
     make, sentence = REFUSED[kind]
     answer = await upload(caller, artifact, make(artifact))
     assert answer.status_code == 422

@@ -23,12 +23,10 @@ TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is du
 
 
 def longer(data: bytes, backbone: Backbone, max_new_tokens: int) -> bytes:
-    """The artifact with another limit on its texts."""
     return with_decoding(data, backbone, max_new_tokens=max_new_tokens)
 
 
 def with_decoding(data: bytes, backbone: Backbone, **changes: float) -> bytes:
-    """The artifact with another way of writing."""
     artifact = read_artifact(data, backbone)
     decoding = artifact.manifest.task.decoding.model_copy(update=changes)
     task = artifact.manifest.task.model_copy(update={"decoding": decoding})
@@ -37,7 +35,6 @@ def with_decoding(data: bytes, backbone: Backbone, **changes: float) -> bytes:
 
 @pytest.fixture(scope="module")
 def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
-    """One of each kind of task, and several methods."""
     long = make_artifact(t5, "bitfit", task_type="text2text", name="long", seed=3)
     return [
         make_artifact(t5, "compacter", task_type="text2text", name="say"),
@@ -52,7 +49,6 @@ def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def world(listen: Listen, t5_directory: Path) -> Iterator[Listening]:
-    """A T5 server for all tests of the module."""
     with listen(backbone=str(t5_directory), admin_key=ADMIN) as started:
         yield started
 
@@ -68,14 +64,12 @@ def tenant(world: Listening, artifacts: list[bytes]) -> Tenant:
 
 @pytest.fixture
 async def loaded(world: Listening, tenant: Tenant) -> AsyncIterator[Running]:
-    """A client of the tenant."""
     async with world.enter(tenant) as entered:
         yield entered
 
 
 @pytest.fixture
 def serve_t5(serve: Serve, t5_directory: Path) -> Serve:
-    """A T5 server of a test."""
     return lambda **settings: serve(backbone=str(t5_directory), **settings)
 
 
@@ -90,7 +84,6 @@ def live_rows(running: Running) -> int:
 
 
 def events_of(body: str) -> list[dict[str, object] | str]:
-    """The data of every event, `[DONE]` as it is."""
     data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
     return [one if one == "[DONE]" else json.loads(one) for one in data]
 
@@ -109,7 +102,6 @@ async def test_the_body_is_the_contracts(loaded: Running) -> None:
 
 
 async def test_the_headers_are_the_contracts(loaded: Running) -> None:
-    """Whole or streamed, a text says who wrote it."""
     for stream in (False, True):
         answer = await loaded.client.post("/v1/tasks/say/predict", json={"inputs": "bad", "stream": stream})
         assert answer.headers["x-adapter-version"] == "1"
@@ -139,7 +131,6 @@ async def test_closed_tasks_can_be_generated(loaded: Running) -> None:
 
 
 async def test_a_generated_label_is_named(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `label` or `value`, beside the text."""
     tokenizer = loaded.service.backbone.tokenizer
     for task, said, key, value in (("written", " positive", "label", "positive"), ("stars", "2.5", "value", 2.5)):
         monkeypatch.setattr(tokenizer, "decode", lambda ids, said=said: said)
@@ -148,7 +139,6 @@ async def test_a_generated_label_is_named(loaded: Running, monkeypatch: pytest.M
 
 
 async def test_parameters(loaded: Running) -> None:
-    """Fewer tokens, beams, draws that a seed repeats, and log-probabilities."""
     whole = (await loaded.predict("long", "bad", max_new_tokens=20)).json()
     short = (await loaded.predict("long", "bad", max_new_tokens=5)).json()
     assert whole["predictions"][0]["text"].startswith(short["predictions"][0]["text"])
@@ -194,10 +184,7 @@ async def test_parameters(loaded: Running) -> None:
         ("say", {"stream": 1}, "stream is 1"),
     ],
 )
-async def test_bad_input_gets_one_clear_sentence(
-    loaded: Running, task: str, body: dict[str, object], sentence: str
-) -> None:
-    """422, also where a stream was asked for."""
+async def test_bad_input_gets_one_clear_sentence(loaded, task, body, sentence):
     given = dict(body)
     inputs, stream = given.pop("inputs", "a film"), given.pop("stream", False)
     request = {"inputs": inputs, "stream": stream, "parameters": given}
@@ -206,10 +193,7 @@ async def test_bad_input_gets_one_clear_sentence(
     assert sentence in answer.json()["error"]["message"]
 
 
-async def test_artifacts_of_another_family_are_refused(
-    loaded: Running, serve: Serve, t5: Backbone, bert: Backbone, make_artifact: MakeArtifact, tmp_path: Path
-) -> None:
-    """A BERT's on a T5 server and the reverse, with the reason."""
+async def test_artifacts_of_another_family_are_refused(loaded, serve, t5, bert, make_artifact, tmp_path):
     refused = await loaded.upload(make_artifact(bert, "lora"))
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "artifact_refused")
     assert any("bert" in reason and "t5" in reason for reason in refused.json()["error"]["details"])
@@ -224,7 +208,6 @@ async def test_artifacts_of_another_family_are_refused(
 
 
 async def test_info_and_metrics_tell_of_decoding(loaded: Running) -> None:
-    """What the decoder runs on, how many rows it takes, and what it has done."""
     await loaded.predict("say", "a good film")
     info = (await loaded.client.get("/info")).json()
     assert (info["limits"]["max_decode_rows"], info["limits"]["max_new_tokens"]) == (64, 1024)
@@ -257,7 +240,6 @@ async def test_a_stream_is_the_text_in_pieces(loaded: Running) -> None:
 
 
 async def num_truncated(running: Running) -> float:
-    """The truncated inputs of the tenant so far."""
     page = (await running.client.get("/metrics")).text
     name = f'peltier_truncated_inputs_total{{tenant="{running.tenant}"}} '
     return sum(float(line.removeprefix(name)) for line in page.splitlines() if line.startswith(name))
@@ -412,9 +394,7 @@ async def test_more_texts_than_rows(serve_t5: Serve, artifacts: list[bytes]) -> 
             turns.release(1000)
 
 
-async def test_evicted_and_replaced_adapters_never_mix_into_texts(
-    serve_t5: Serve, t5: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_evicted_and_replaced_adapters_never_mix_into_texts(serve_t5, t5, make_artifact):
     """With room for two of five adapters, and callers who give up in between, every text is its adapter's own."""
     artifacts = {
         f"a{seed}": make_artifact(t5, "lora", task_type="text2text", name=f"a{seed}", seed=seed) for seed in range(5)
@@ -439,7 +419,6 @@ async def test_evicted_and_replaced_adapters_never_mix_into_texts(
 
 
 async def test_a_mixed_request_takes_scores_and_texts(loaded: Running) -> None:
-    """Each in its own form, each with its own error."""
     answer = await loaded.predict_mixed(
         {"task": "say", "input": "bad"},
         {"task": "film", "input": "bad"},

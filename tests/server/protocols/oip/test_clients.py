@@ -25,7 +25,6 @@ def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes
 
 @pytest.fixture(scope="module")
 def client(listening: Listening) -> Iterator[triton.InferenceServerClient]:
-    """Triton's client over HTTP."""
     with triton.InferenceServerClient(listening.url.removeprefix("http://")) as client:
         yield client
 
@@ -37,7 +36,6 @@ def texts(name: str = "text", *, binary: bool) -> triton.InferInput:
 
 
 def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient) -> None:
-    """What the server, a model and the index say."""
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.is_model_ready("film")
@@ -62,7 +60,6 @@ def test_it_reads_answers(binary: bool, client: triton.InferenceServerClient, li
 
 
 def test_it_sends_pairs(client: triton.InferenceServerClient) -> None:
-    """Two tensors, in any order."""
     found = client.infer("nli", [texts("text_pair", binary=True), texts(binary=False)], model_version="1")
     assert found.as_numpy("scores").shape == (3, 2)
 
@@ -80,7 +77,6 @@ def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: L
 
 
 def test_it_reads_errors(client: triton.InferenceServerClient) -> None:
-    """The sentence, and the status."""
     with pytest.raises(InferenceServerException, match="adapter 'none' does not exist") as error:
         client.infer("none", [texts(binary=True)])
     assert error.value.status() == "404"

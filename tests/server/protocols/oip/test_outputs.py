@@ -43,14 +43,12 @@ JSON = (
 
 
 def written(chosen: list[tuple[Output, bool]]) -> tuple[bytes, bytes]:
-    """The JSON of an answer and the bytes after it."""
     answer = InferAnswer(chosen, ROWS, {"model_name": "m", "model_version": "1"})
     tail = b"".join(answer.tail())
     return b"".join(answer.json()), tail
 
 
 def test_the_bytes_of_every_type() -> None:
-    """In JSON and after it, with the sizes of what follows."""
     assert written(CHOSEN) == (JSON, TAIL)
 
 
@@ -72,7 +70,6 @@ def test_a_value_is_serialised_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_message_has_the_bytes_of_each_tensor() -> None:
-    """As they follow the JSON."""
     head, tail = written(CHOSEN[:4])
     message = read_infer(AppAnswer(200, {LENGTH_HEADER: str(len(head))}, head + tail))
     assert [one.name for one in message.outputs] == ["vectors", "embedding", "label", "start"]

@@ -1,7 +1,6 @@
 """The Open Inference Protocol over a real socket, by bare requests. `test_clients.py` has its clients."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,7 +11,7 @@ from peltier_client.errors import InferenceFailed
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 from pydantic_core import from_json, to_json
 
-from tests.server.conftest import Listen, Listening, Running
+from tests.server.conftest import Listen, Listening
 
 TEXTS = ["a good film", "the plot was not very good", "bad"]
 TASKS = {
@@ -61,7 +60,6 @@ def predicted(listening: Listening, task: str, **parameters: object) -> list[dic
 
 
 def test_the_server_says_what_it_is(listening: Listening) -> None:
-    """Alive and ready without a key, its name and its extensions."""
     assert get(listening, "/health/live").json() == {"live": True}
     assert get(listening, "/health/ready").json() == {"ready": True}
     about = get(listening, "").json()
@@ -69,7 +67,6 @@ def test_the_server_says_what_it_is(listening: Listening) -> None:
 
 
 def test_a_model_says_its_versions_and_tensors(listening: Listening) -> None:
-    """Each version by its number, and the labels beside the scores."""
     about = get(listening, "/models/film").json()
     scores = {
         "name": "scores",
@@ -128,7 +125,6 @@ def test_tensors_may_follow_the_json_as_bytes(listening: Listening) -> None:
 
 
 def test_many_rows_are_written_in_a_thread(listening: Listening) -> None:
-    """In the same form, as JSON and as bytes."""
     given = {"inputs": [tensor(TEXTS * 80)]}
     plain = outputs(infer(listening, "vectors", **given))["embedding"]
     answer = infer(listening, "vectors", **given, parameters={"binary_data_output": True})
@@ -138,7 +134,6 @@ def test_many_rows_are_written_in_a_thread(listening: Listening) -> None:
 
 
 def test_the_index_names_every_version(listening: Listening) -> None:
-    """In order of name."""
     answer = httpx2.post(f"{listening.url}/v2/repository/index", content=b"{}")
     named = [(one["name"], one["version"], one["state"]) for one in answer.json()]
     assert named == sorted((name, str(n), "READY") for name in TASKS for n in ((1, 2) if name == "film" else (1,)))
@@ -164,7 +159,6 @@ def test_the_index_names_every_version(listening: Listening) -> None:
     ],
 )
 def test_bad_requests_are_one_sentence(body: dict[str, Any], message: str, listening: Listening) -> None:
-    """With the status 400 and the protocol's form."""
     answer = infer(listening, "film", **body)
     assert (answer.status_code, answer.json()["error"][: len(message)]) == (400, message)
 
@@ -185,7 +179,6 @@ def test_the_body_may_repeat_the_model(listening: Listening) -> None:
     ],
 )
 def test_bad_bytes_are_one_sentence(length: str, tail: bytes, message: str, listening: Listening) -> None:
-    """The lengths that a request claims are checked against its bytes."""
     given = {"name": "text", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 9}}
     head = to_json({"inputs": [given]})
     headers = {LENGTH_HEADER: str(len(head)) if length == "all" else length}
@@ -193,10 +186,7 @@ def test_bad_bytes_are_one_sentence(length: str, tail: bytes, message: str, list
     assert (answer.status_code, answer.json()["error"]) == (400, message)
 
 
-def test_no_tensor_reaches_beyond_the_bytes(
-    listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """One that follows another has only what that leaves."""
+def test_no_tensor_reaches_beyond_the_bytes(listening, bert, make_artifact):
     listening.upload(make_artifact(bert, "lora", name="pairs", inputs="pair"))
     given = [
         {"name": name, "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": size}}
@@ -211,14 +201,11 @@ def test_no_tensor_reaches_beyond_the_bytes(
 
 @pytest.mark.parametrize("path", ["/models/none", "/models/none/ready", "/models/film/versions/9"])
 def test_unknown_models_are_not_found(path: str, listening: Listening) -> None:
-    """In the protocol's form."""
     answer = get(listening, path)
     assert (answer.status_code, list(answer.json())) == (404, ["error"])
 
 
-def test_large_tasks_have_the_scores_of_all_labels(
-    listening: Listening, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_large_tasks_have_the_scores_of_all_labels(listening, bert, make_artifact):
     """The native route has those of the best 256 labels."""
     labels = [f"intent {number}" for number in range(300)]
     listening.upload(make_artifact(bert, "lora", name="intents", labels=labels))
@@ -230,9 +217,7 @@ def test_large_tasks_have_the_scores_of_all_labels(
         assert scores["data"] == [value for one in right for value in one["scores"].values()]
 
 
-def test_a_t5_writes_texts_or_scores_labels(
-    listen: Listen, t5_directory: Path, t5: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+def test_a_t5_writes_texts_or_scores_labels(listen, t5_directory, t5, make_artifact):
     """By the task, unless the parameter `answer` says otherwise."""
     with listen(backbone=t5_directory) as started:
         started.upload(make_artifact(t5, "lora", name="film", answer="score"))
@@ -246,10 +231,7 @@ def test_a_t5_writes_texts_or_scores_labels(
         assert turned == {"film": named["words"], "words": named["film"]}
 
 
-async def test_a_version_in_quarantine_is_not_ready(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
-    """Neither by its own route nor in the index, which says why."""
+async def test_a_version_in_quarantine_is_not_ready(running, bert, make_artifact):
     await running.upload(make_artifact(bert, "lora", name="film"))
     entry = running.service.catalog.get("default", "film").newest
     for _ in range(3):

@@ -2,39 +2,33 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, until
 
 NUM_PROMPTS = MAX_ITEMS_BEGUN + 40
 
 
 @pytest.fixture
-async def writing(
-    serve: Serve, t5: Backbone, t5_directory: str, make_artifact: Callable[..., bytes]
-) -> AsyncIterator[Running]:
-    """A server of the task `text`."""
+async def writing(serve, t5, t5_directory, make_artifact):
     async with serve(backbone=t5_directory) as running:
         assert (await running.upload(make_artifact(t5, "bitfit", task_type="text2text"), "text")).status_code == 201
         yield running
 
 
 def complete(running: Running, prompts: list[str]) -> "asyncio.Task[httpx2.Response]":
-    """A request in progress."""
     body = {"model": "text", "prompt": prompts, "max_tokens": 1, "stop": "zzz"}
     return asyncio.ensure_future(running.client.post("/v1/completions", json=body))
 
 
 @asynccontextmanager
 async def held(running: Running) -> AsyncIterator[None]:
-    """Texts wait in the queue until the block ends."""
     released, holding = threading.Event(), threading.Event()
     take = running.service.batcher.next
 
@@ -76,7 +70,6 @@ async def test_few_prompts_are_begun_at_a_time(writing: Running) -> None:
 
 
 async def test_others_have_the_loop_between_prompts(writing: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few texts begin in one turn of the event loop."""
     predictor = writing.service.predictor
     begin, num_begun = predictor.stream, 0
 

@@ -28,7 +28,6 @@ TEXTS = ["a good film", "the plot was not very good", "bad"]
 
 @pytest.fixture(scope="module")
 def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> dict[str, bytes]:
-    """Embeddings of unit length and others, sparse ones, and a classification."""
     return {
         "unit": make_artifact(bert, "lora", task_type="embedding", normalized=True),
         "raw": make_artifact(bert, "compacter", task_type="embedding", overrides={"pooling": "max"}),
@@ -58,7 +57,6 @@ def post(listening: Listening) -> Callable[..., httpx2.Response]:
 
 
 def computed(bert: Backbone, data: bytes) -> torch.Tensor:
-    """The outputs of the texts, one by one."""
     resident = Banks(bert).add(read_artifact(data, bert))
     return torch.stack([forward(bert, [Row(bert.tokenizer.encode(text), resident)])[0].logits for text in TEXTS])
 
@@ -68,9 +66,7 @@ def vectors(answer: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("encoding", [{}, {"encoding_format": "float"}])
-def test_sparse_embeddings_are_indices_and_values(
-    encoding: dict[str, Any], client: openai.OpenAI, post: Callable[..., httpx2.Response]
-) -> None:
+def test_sparse_embeddings_are_indices_and_values(encoding, client, post):
     """Those of a prediction in the same batch as a dense one, in each format that the client asks for."""
     requests = [{"task": task, "input": TEXTS[0]} for task in ("sparse", "unit")]
     found = post("/v1/predict", {"requests": requests}).json()["results"]
@@ -104,9 +100,7 @@ def test_dimensions_truncate(client: openai.OpenAI, bert: Backbone, artifacts: d
 
 
 @pytest.mark.parametrize("precision", get_args(embeddings.Precision))
-def test_integers_are_the_quantized_embedding(
-    client: openai.OpenAI, listening: Listening, precision: embeddings.Precision
-) -> None:
+def test_integers_are_the_quantized_embedding(client, listening, precision):
     """Of the truncated vector of unit length, in OpenAI's shape and by the client of the server."""
     plain = vectors(client.embeddings.create(model="unit", input=TEXTS, dimensions=20))
     expected = [embeddings.quantize(one, precision) for one in plain]
@@ -170,9 +164,7 @@ def _ask_infer(url: str, text: str, prompt: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("ask", [_ask_embed, _ask_embed_sparse, _ask_predict, _ask_mixed, _ask_infer])
-def test_prompts_come_before_texts_on_other_routes(
-    ask: Callable[[str, str, dict[str, str]], Any], with_prompts: str
-) -> None:
+def test_prompts_come_before_texts_on_other_routes(ask, with_prompts):
     """The answer is that of the text with the prompt before it."""
     found = ask(with_prompts, "good", {"prompt_name": "query"})
     assert found == ask(with_prompts, "a plot good", {})
@@ -180,10 +172,7 @@ def test_prompts_come_before_texts_on_other_routes(
 
 
 @pytest.fixture(scope="module")
-def with_prompts(
-    listen: Listen, bert_directory: Path, artifacts: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The address of a server whose backbone names prompts."""
+def with_prompts(listen, bert_directory, artifacts, tmp_path_factory):
     directory = tmp_path_factory.mktemp("with_prompts")
     shutil.copytree(bert_directory, directory, dirs_exist_ok=True)
     prompts = {"prompts": {"query": "a plot ", "document": ""}}
@@ -193,9 +182,7 @@ def with_prompts(
         yield other.url
 
 
-def test_the_default_prompt_is_for_the_backbone(
-    listen: Listen, bert_directory: Path, artifacts: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_the_default_prompt_is_for_the_backbone(listen, bert_directory, artifacts, tmp_path):
     """Adapters are trained on texts without a prompt."""
     shutil.copytree(bert_directory, tmp_path, dirs_exist_ok=True)
     prompts = {"prompts": {"query": "a plot ", "document": ""}, "default_prompt_name": "query"}
@@ -265,10 +252,7 @@ def test_pages_of_models_begin_with_the_backbone(listening: Listening) -> None:
         ({"prompt_name": "query"}, "prompt_name 'query' is unknown; this server's backbone has no prompts"),
     ],
 )
-def test_bad_requests_are_answered_with_one_sentence(
-    post: Callable[..., httpx2.Response], asked: dict[str, Any], message: str
-) -> None:
-    """In OpenAI's shape, with the status 400 and the name of the parameter."""
+def test_bad_requests_are_answered_with_one_sentence(post, asked, message):
     answer = post("/v1/embeddings", {"model": "unit", "input": "bad", **asked})
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
@@ -283,13 +267,11 @@ def test_a_format_that_the_task_has_not_is_named_as_it_was_asked(post: Callable[
 
 
 def test_long_texts_are_truncated_where_that_is_wanted(post: Callable[..., httpx2.Response]) -> None:
-    """With a header that says so."""
     answer = post("/v1/embeddings", {"model": "unit", "input": ["good " * 80, "bad"], "truncate": True})
     assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
 
 
 def test_parameters_of_other_tasks_are_refused(post: Callable[..., httpx2.Response]) -> None:
-    """`dimensions` is for embeddings, `top_k` is not."""
     wrong = {"film": {"dimensions": 2}, "unit": {"top_k": 2}}
     found = [
         post(f"/v1/tasks/{task}/predict", {"inputs": "bad", "parameters": parameters}).json()["error"]["message"]

@@ -47,18 +47,15 @@ def client(listening: Listening) -> Iterator[openai.OpenAI]:
 
 
 def predicted(listening: Listening, task: str, text: str, **parameters: object) -> dict[str, object]:
-    """What the native route answers."""
     body = {"inputs": text, "parameters": parameters}
     return httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=30).json()
 
 
 def until_idle(listening: Listening) -> None:
-    """Returns once nothing is being written."""
     wait_until(lambda: not listening.service._supervisor._worker.decode_rows)
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Returns once `condition` holds; fails after a minute."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -66,7 +63,6 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def test_a_completion_is_the_prediction(client: openai.OpenAI, listening: Listening) -> None:
-    """With its tokens and its reason to end."""
     native = predicted(listening, "say", "a good film")
     done = client.completions.create(model="say", prompt="a good film", temperature=0)
     assert done.object == "text_completion"
@@ -80,7 +76,6 @@ def test_a_completion_is_the_prediction(client: openai.OpenAI, listening: Listen
 
 
 def test_many_prompts_have_many_choices(client: openai.OpenAI) -> None:
-    """In order, each the text that it is alone; a version can be named."""
     prompts = ["a good film", "bad", "the plot"]
     done = client.completions.create(model="say@1", prompt=prompts, temperature=0, max_tokens=6)
     alone = [client.completions.create(model="say", prompt=one, temperature=0, max_tokens=6) for one in prompts]
@@ -142,9 +137,7 @@ def test_stops_end_a_text(client: openai.OpenAI, listening: Listening) -> None:
     until_idle(listening)
 
 
-def test_a_completion_has_a_priority(
-    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_completion_has_a_priority(client, listening, monkeypatch):
     """The queue orders it among its tenant's by what the request says."""
     batcher, priorities = listening.service.batcher, []
     put = batcher.put
@@ -159,7 +152,6 @@ def test_a_completion_has_a_priority(
 
 
 def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
-    """A completion is a generated text for a task with any kind of answer."""
     assert (
         client.completions.create(model="film", prompt="bad", temperature=0, max_tokens=4).usage.completion_tokens <= 4
     )
@@ -193,9 +185,7 @@ def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
         ({"model": "Bad Name"}, None, "task 'Bad Name' is not allowed"),
     ],
 )
-def test_what_is_not_served_is_refused(
-    client: openai.OpenAI, asked: dict[str, object], param: str | None, sentence: str
-) -> None:
+def test_what_is_not_served_is_refused(client, asked, param, sentence):
     """400 in OpenAI's shape, which its client raises as its own error."""
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(**{"model": "say", "prompt": "a film", **asked})
@@ -205,7 +195,6 @@ def test_what_is_not_served_is_refused(
 
 
 def test_a_model_that_is_not_there(client: openai.OpenAI) -> None:
-    """404, as OpenAI says it."""
     for ask in (lambda: client.completions.create(model="nope", prompt="a"), lambda: client.models.retrieve("say@9")):
         with pytest.raises(openai.NotFoundError) as caught:
             ask()
@@ -221,7 +210,6 @@ def test_models_are_all_adapters(client: openai.OpenAI) -> None:
 
 
 def test_an_error_in_the_middle_of_a_stream_is_raised(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the chunks that came before it."""
     step = Generator.step
 
     def failing(self: Generator) -> object:
@@ -236,10 +224,7 @@ def test_an_error_in_the_middle_of_a_stream_is_raised(client: openai.OpenAI, mon
         heard.extend(chunk.choices[0].text for chunk in stream)
 
 
-def test_a_caller_who_hangs_up_frees_the_slots(
-    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Leaving a stream early ends the writing."""
+def test_a_caller_who_hangs_up_frees_the_slots(client, listening, monkeypatch):
     turns, lifecycle = take_steps(monkeypatch), listening.app.state.lifecycle
     turns.release(20)
     with client.completions.create(model="long", prompt="bad", temperature=0, stream=True) as stream:
@@ -249,9 +234,7 @@ def test_a_caller_who_hangs_up_frees_the_slots(
     until_idle(listening)
 
 
-def test_a_draining_server_finishes_its_streams(
-    listen: Listen, t5_directory: Path, artifacts: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draining_server_finishes_its_streams(listen, t5_directory, artifacts, monkeypatch):
     """To the last token, while newcomers are turned away."""
     with (
         listen(backbone=str(t5_directory)) as listening,
@@ -273,7 +256,6 @@ def test_a_draining_server_finishes_its_streams(
 
 
 def test_a_wrong_key_is_openais_error(listen: Listen, t5_directory: Path) -> None:
-    """401, as OpenAI's client knows it."""
     with (
         listen(backbone=str(t5_directory), admin_key="plt_of_the_operator") as listening,
         openai.OpenAI(base_url=f"{listening.url}/v1", api_key="plt_wrong", max_retries=0) as client,
@@ -284,14 +266,12 @@ def test_a_wrong_key_is_openais_error(listen: Listen, t5_directory: Path) -> Non
 
 @pytest.fixture
 async def encoder(serve: Serve, bert: Backbone, make_artifact: MakeArtifact) -> AsyncIterator[Running]:
-    """A BERT server, where nothing can be written."""
     async with serve() as running:
         await running.upload(make_artifact(bert, "lora", name="film"))
         yield running
 
 
 async def test_an_encoder_lists_models_and_completes_nothing(encoder: Running) -> None:
-    """Its tasks are models too; a completion of one is a clear 400."""
     models = (await encoder.client.get("/v1/models")).json()
     assert [(model["id"], model["object"]) for model in models["data"]] == [("_backbone", "model"), ("film", "model")]
     for stream in (False, True):
@@ -302,7 +282,6 @@ async def test_an_encoder_lists_models_and_completes_nothing(encoder: Running) -
 
 
 async def test_models_come_in_pages(encoder: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each model is listed once, in order, for any number of models."""
     monkeypatch.setattr("peltier_server.protocols.openai.routes._PAGE", 3)
     catalog = encoder.service.catalog
     names = [f"m{number:02}" for number in range(10)]

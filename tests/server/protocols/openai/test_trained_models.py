@@ -39,7 +39,6 @@ def train(listening: Listening, rows: Iterable[Mapping[str, Any]], **options: An
 
 
 def test_chats_train_a_t5_that_completes(listen: Listen, t5_directory: Path) -> None:
-    """The server streams texts of the model by the name that the job gave it."""
     chats = [
         {"messages": [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": row["label"]}]}
         for row in praise(40)
