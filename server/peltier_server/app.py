@@ -31,7 +31,7 @@ from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.protocols import classify, embed, pooling, rerank
+from peltier_server.protocols import rerank, tei, vllm
 from peltier_server.protocols.oip import routes as oip
 from peltier_server.protocols.oip.messages import OIP_ERRORS
 from peltier_server.protocols.openai import routes as openai
@@ -44,7 +44,6 @@ from peltier_server.routes import (
     aliases,
     operations,
     pages,
-    pins,
     predict,
     sagemaker,
 )
@@ -61,9 +60,9 @@ _ROUTERS = (
     predict.router,
     openai.router,
     rerank.router,
-    embed.router,
-    classify.router,
-    pooling.router,
+    tei.router,
+    tei.classification,
+    vllm.router,
     sagemaker.router,
     sagemaker.probes,
     oip.router,
@@ -74,7 +73,7 @@ _ROUTERS = (
     adapters.uploads,
     aliases.router,
     aliases.changes,
-    pins.changes,
+    adapters.pins,
     administration.audit,
     administration.tenants,
     administration.keys,
@@ -117,7 +116,7 @@ def create_app(
         enforcer,
         upload_turns,
         preparation,
-        (OPENAI_ERRORS, OIP_ERRORS, embed.SPARSE_ERRORS, *(shape for one in extensions for shape in one.error_shapes)),
+        (OPENAI_ERRORS, OIP_ERRORS, tei.SPARSE_ERRORS, *(shape for one in extensions for shape in one.error_shapes)),
         metrics_pages,
         page=_only(one.page for one in extensions),
         num_files=sum(one.count_files(settings) for one in extensions),

@@ -1,8 +1,9 @@
 """HTTP responses for all errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -58,7 +59,7 @@ from starlette.types import Scope
 
 from peltier_server import retry_hints
 
-# The errors of any request of a route that needs a scope and is counted by quotas; and more of one for a task.
+# The errors of any request of a route that needs a scope and is counted by quotas, and of one for a task.
 _SCOPED_ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 TASK_ERRORS = (
     AdapterNotFound,
@@ -107,40 +108,28 @@ class RefusedBody(HTTPException):
         self.error = error
 
 
-class ErrorShape(Protocol):
-    """The form of a protocol's errors."""
+@dataclass(frozen=True)
+class ErrorShape:
+    """The form of a protocol's errors: `body` makes a `model` of an error. Errors at `paths` and below `folders` have
+    it. Where an error has a status of `statuses`, the protocol has the one that stands there."""
 
     model: type[BaseModel]
+    body: Callable[[PeltierError], BaseModel]
+    paths: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    statuses: Mapping[int, int] = field(default_factory=dict)
 
     def speaks(self, path: str) -> bool:
         """Whether errors at `path` have this form."""
+        return path in self.paths or path.startswith(self.folders)
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of an error."""
-
-    def body(self, error: PeltierError) -> BaseModel:
-        """The body of the response, a `model`."""
+        return self.statuses.get(error.status, error.status)
 
 
-class PeltierErrors:
-    """The server's own form, for all paths of no other protocol."""
-
-    model: type[BaseModel] = ErrorBody
-
-    def speaks(self, path: str) -> bool:
-        """Always."""
-        return True
-
-    def status(self, error: type[PeltierError] | PeltierError) -> int:
-        """The error's own status."""
-        return error.status
-
-    def body(self, error: PeltierError) -> ErrorBody:
-        """The error's own body."""
-        return error.body()
-
-
-PELTIER_ERRORS = PeltierErrors()
+# The server's own form, for all paths of no other protocol.
+PELTIER_ERRORS = ErrorShape(ErrorBody, PeltierError.body)
 
 
 def error_response(error: PeltierError, scope: Scope, headers: Mapping[str, str] | None = None) -> Response:
@@ -199,6 +188,11 @@ def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERR
 def scoped_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that needs a scope and is counted by quotas, and may raise `errors` besides."""
     return describe_errors(*_SCOPED_ERRORS, *errors, shape=shape)
+
+
+def operator_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for the operator, which no quota counts, and which may raise `errors` besides."""
+    return describe_errors(*(one for one in _SCOPED_ERRORS if one is not QuotaExceeded), *errors)
 
 
 def _from_store(error: AdapterError) -> PeltierError:

@@ -14,14 +14,13 @@ from peltier_client.protocol.rollouts import FeedbackRequest, GuardedAliasReques
 from peltier_client.protocol.trainings import TrainingRequest
 from peltier_server.extensions.trainings.fine_tuning_messages import FineTuningRequest
 from peltier_server.http.bodies import BodyModel, read_json, unique
-from peltier_server.protocols.classify import ClassifyRequest, TextClassifyRequest
-from peltier_server.protocols.embed import SimilarityRequest, SparseRequest, TextEmbedRequest
 from peltier_server.protocols.oip.inputs import TEXTS, read_inputs, read_parameters
 from peltier_server.protocols.oip.messages import InferRequest, LoadRequest, RepositoryIndexRequest, UnloadRequest
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest
 from peltier_server.protocols.openai.messages import CompletionRequest
-from peltier_server.protocols.pooling import PoolingRequest
 from peltier_server.protocols.rerank import TextRerankRequest
+from peltier_server.protocols.tei import SimilarityRequest, SparseRequest, TextClassifyRequest, TextEmbedRequest
+from peltier_server.protocols.vllm import ClassifyRequest, PoolingRequest
 
 _MAX_INPUTS = 64
 # The models, and whether an object that gives a name twice is refused. The inputs of the corpus name a model by its

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import Depends, FastAPI, Query, Request, Response
 from peltier_adapters.spec.tasks import TaskType
 from peltier_client.errors import InvalidInput
+from peltier_client.protocol.predict import Input, Parameters
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.keyring import Keyring
 from peltier_server.context import RequestContext, context_of
-from peltier_server.errors import ErrorShape
+from peltier_server.errors import PELTIER_ERRORS, TASK_ERRORS, ErrorShape, scoped_errors
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.disconnects import Watches
+from peltier_server.http.disconnects import Watches, cancel_on_disconnect
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
-from peltier_server.inference.prediction import JSONBytes, truncation_header, write_json
+from peltier_server.inference.prediction import TRUNCATION_HEADER, JSONBytes, Prediction, truncation_header, write_json
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.quotas.enforcer import QuotaEnforcer
@@ -91,17 +92,17 @@ class Application(FastAPI):
         return app
 
 
-def get_lifecycle(request: Request) -> Lifecycle:
-    """The lifecycle of the app that serves the request."""
-    lifecycle: Lifecycle = request.app.state.lifecycle
-    return lifecycle
+def state_of(request: Request) -> AppState:
+    """What the routes of the app share that serves the request."""
+    state: AppState = request.app.state
+    return state
 
 
 def accept(request: Request) -> "Service":
     """The service, which does not stop before the request is answered. Raises `Draining` or `NotReady` where there
     is none.
     """
-    return get_lifecycle(request).service(admitted=get_context(request).admitted)
+    return state_of(request).lifecycle.service(admitted=get_context(request).admitted)
 
 
 async def accept_change(request: Request) -> "Service":
@@ -113,19 +114,26 @@ async def accept_change(request: Request) -> "Service":
     return service
 
 
-def resolve(request: Request, service: "Service", task: str) -> ResolvedTask:
-    """The version that `task` names now. The request is measured and logged as a request for this version."""
+def resolve(request: Request, task: str, types: Sequence[TaskType] = ()) -> ResolvedTask:
+    """The version that `task` names now. The request is measured and logged as a request for this version. Raises
+    `InvalidInput` if `types` are given and the task has none of them.
+    """
     context = get_context(request)
-    target = service.predictor.resolve(context, task)
+    target = accept(request).predictor.resolve(context, task)
     context.version = target.entry.labels
+    kind = target.entry.task.type
+    if types and kind not in types:
+        wanted = " or ".join(filter(None, (", ".join(types[:-1]), types[-1])))
+        name = str(target.reference)
+        raise InvalidInput(f"task {name!r} is of type {kind}; this address answers tasks of type {wanted}")
     return target
 
 
 def resolve_embedding(
-    request: Request, service: "Service", model: str, types: Collection[TaskType] = frozenset[TaskType]({"embedding"})
+    request: Request, model: str, types: Collection[TaskType] = frozenset[TaskType]({"embedding"})
 ) -> ResolvedTask:
     """The version that `model` names. Raises `InvalidInput` if it does not embed texts in the form of these `types`."""
-    target = resolve(request, service, model)
+    target = resolve(request, model)
     kind = target.entry.task.type
     if target.entry.task.embeds and kind not in types:
         raise InvalidInput(f"model {model!r} is a {kind} task; this route is for {' and '.join(types)} tasks")
@@ -136,39 +144,39 @@ def resolve_embedding(
     return target
 
 
+async def predict_with(
+    request: Request, target: ResolvedTask, inputs: Sequence[Input], parameters: Parameters
+) -> Prediction:
+    """One prediction per input, in order. They are no longer computed once the caller has disconnected."""
+    predictor = accept(request).predictor
+    return await cancel_on_disconnect(request, predictor.predict(target, inputs, parameters))
+
+
+def listed(given: str | list[str]) -> list[str]:
+    """The texts of a field that has one or many."""
+    return [given] if isinstance(given, str) else given
+
+
+def task_responses(shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that predicts with one task, for OpenAPI."""
+    return {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=shape)}
+
+
 def started(request: Request, kind: type[T]) -> T:
     """What an extension has started, from the type of it. There is one once `accept` returns."""
-    found: T = request.app.state.started[kind]
+    found: T = state_of(request).started[kind]
     return found
 
 
 async def answer_json(request: Request, value: object, num_truncated: int = 0) -> Response:
     """The 200 with the JSON of a value (`json_pieces`), and a header if inputs were truncated."""
-    body = await write_json(get_preparation(request), get_context(request), value)
+    body = await write_json(state_of(request).preparation, get_context(request), value)
     return JSONBytes(body, truncation_header(num_truncated))
 
 
 def get_context(request: Request) -> RequestContext:
     """The context of the request, which names its caller."""
     return context_of(request.scope)
-
-
-def get_upload_turns(request: Request) -> UploadTurns:
-    """The queue of uploads of the app that serves the request."""
-    upload_turns: UploadTurns = request.app.state.upload_turns
-    return upload_turns
-
-
-def get_preparation(request: Request) -> Preparation:
-    """The threads of the app that serves the request."""
-    preparation: Preparation = request.app.state.preparation
-    return preparation
-
-
-def get_keyring(request: Request) -> Keyring:
-    """The tenants and keys of the app that serves the request."""
-    keyring: Keyring = request.app.state.keyring
-    return keyring
 
 
 def at_once(get: Callable[[Request], T]) -> Any:
@@ -182,12 +190,12 @@ def at_once(get: Callable[[Request], T]) -> Any:
     return Depends(depend)
 
 
-AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
+AnyTime = Annotated[Lifecycle, at_once(lambda request: state_of(request).lifecycle)]
 Accepted = Annotated["Service", at_once(accept)]
 Changing = Annotated["Service", Depends(accept_change)]
-Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
-Threads = Annotated[Preparation, at_once(get_preparation)]
-Keys = Annotated[Keyring, at_once(get_keyring)]
+Uploads = Annotated[UploadTurns, at_once(lambda request: state_of(request).upload_turns)]
+Threads = Annotated[Preparation, at_once(lambda request: state_of(request).preparation)]
+Keys = Annotated[Keyring, at_once(lambda request: state_of(request).keyring)]
 Context = Annotated[RequestContext, at_once(get_context)]
 
 # The query parameters of lists that are read page by page.

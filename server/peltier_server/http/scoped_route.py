@@ -20,7 +20,7 @@ from starlette.types import Scope as Connection
 from peltier_server.auth.keyring import Caller
 from peltier_server.context import BodyLimit, context_of
 from peltier_server.errors import error_response
-from peltier_server.http.application import get_context, get_upload_turns
+from peltier_server.http.application import get_context, state_of
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.request_middleware import is_open
@@ -203,7 +203,7 @@ class UploadRoute(ScopedRoute):
 
     def max_bytes(self, request: Request) -> int:
         """The most bytes of a body: here those of an artifact with its report."""
-        return get_upload_turns(request).max_bytes
+        return state_of(request).upload_turns.max_bytes
 
     def get_route_handler(self) -> Handler:
         """The framework's handler, which first waits for its turn to receive an upload."""
@@ -211,7 +211,7 @@ class UploadRoute(ScopedRoute):
 
         async def in_turn(request: Request) -> Response:
             context = get_context(request)
-            async with get_upload_turns(request).receive(context.tenant):
+            async with state_of(request).upload_turns.receive(context.tenant):
                 context.body_limit = BodyLimit(self.max_bytes(request))
                 return await handle(request)
 

@@ -11,22 +11,16 @@ from peltier_client.protocol.rerank import RankedDocument, RankedText, RerankReq
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictBool
 
-from peltier_server.errors import TASK_ERRORS, scoped_errors
-from peltier_server.http.application import accept, answer_json, resolve
+from peltier_server.http.application import accept, answer_json, resolve, task_responses
 from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
-    Prediction,
-)
+from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import ResolvedTask
 from peltier_server.inference.predictor import Predictor
-from peltier_server.protocols.embed import TruncationDirection
+from peltier_server.protocols.tei import TruncationDirection
 
 # Where an error names inputs of a prediction, each of which is here a document.
 _INPUT = re.compile(r"^input(?= \d+: )|(?<= more )input(?=s?\)$)")
-
-_RESPONSES = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS)}
 
 router = scoped_router("predict", "rerank")
 
@@ -112,15 +106,14 @@ def _of_documents(error: PeltierError, num_documents: int) -> PeltierError:
     return type(error)(message, details, retry_after=error.retry_after)
 
 
-@router.post("/v1/rerank", response_model=RerankResponse, responses=_RESPONSES)
+@router.post("/v1/rerank", response_model=RerankResponse, responses=task_responses())
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """Sort documents by their relevance for a query: `model` is a task of the type ranking or
     multi-vector-embedding."""
-    service, texts = accept(request), body.texts
-    target = resolve(request, service, body.model)
+    texts, target = body.texts, resolve(request, body.model)
     check_document_length(target, body.max_tokens_per_doc)
     asked = Asked(body.query, texts, Parameters(truncate=body.truncates))
-    prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
+    prediction, ranked = await cancel_on_disconnect(request, rank(accept(request).predictor, target, asked))
     results = []
     for index, score in ranked[: body.top_n]:
         document = RankedText(text=texts[index]) if body.return_documents else None
@@ -131,14 +124,13 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     return await answer_json(request, empty.model_dump() | {"results": results}, opening.num_truncated)
 
 
-@router.post("/rerank", response_model=list[TextRank], responses=_RESPONSES)
+@router.post("/rerank", response_model=list[TextRank], responses=task_responses())
 async def rerank_texts(body: TextRerankRequest, request: Request) -> Response:
     """Sort texts by their relevance for a query, in the shape of text-embeddings-inference."""
-    service = accept(request)
-    target = resolve(request, service, body.adapter_id)
+    target = resolve(request, body.adapter_id)
     parameters = Parameters(truncate=body.truncate is not False, raw_scores=body.raw_scores)
     asked = Asked(body.query, body.texts, parameters)
-    prediction, ranked = await cancel_on_disconnect(request, rank(service.predictor, target, asked))
+    prediction, ranked = await cancel_on_disconnect(request, rank(accept(request).predictor, target, asked))
     ranks = [
         TextRank(index=index, score=score, text=body.texts[index] if body.return_text else None)
         for index, score in ranked

@@ -1,4 +1,4 @@
-"""Adapters: upload, read, download, open to other tenants, deprecate, delete and undelete."""
+"""Adapters: upload, read, download, open to other tenants, deprecate, delete, undelete and pin."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -11,8 +11,10 @@ from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
     Conflict,
+    InferenceFailed,
     QueueFull,
     StorageFull,
+    TooLarge,
     Unavailable,
     VersionNotFound,
 )
@@ -20,9 +22,11 @@ from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
     AdapterPage,
+    AdapterPin,
     AdapterVersion,
     DeprecationRequest,
     PartCounts,
+    PinRequest,
     UploadedVersion,
     VersionList,
     VersionManifest,
@@ -63,6 +67,7 @@ changes = scoped_router("publish", "adapters", "/v1/adapters")
 
 # The bodies are artifacts, so this route has its own limit of bytes.
 uploads = scoped_router("publish", "adapters", "/v1/adapters", UploadRoute)
+pins = scoped_router("publish", "pins", "/v1/adapters/{name}")
 
 
 class UploadForm(BaseModel):
@@ -285,6 +290,20 @@ async def deprecate_version(
 ) -> AdapterVersion:
     """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
     return (await service.version_admin.deprecate(context.caller, name, version, body.reason)).on_the_wire
+
+
+@pins.put("/pin", responses=scoped_errors(AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable))
+async def pin_adapter(name: str, body: PinRequest, context: Context, service: Changing) -> AdapterPin:
+    """Keep the versions that answer the bare name on the device of every replica. This replica has loaded them when it
+    answers."""
+    pin = await service.version_admin.pin(context.caller, name)
+    return AdapterPin.model_validate(pin, from_attributes=True)
+
+
+@pins.delete("/pin", status_code=204, response_class=Response, responses=scoped_errors(*_OF_CHANGES))
+async def unpin_adapter(name: str, context: Context, service: Changing) -> None:
+    """Release the pin of an adapter, if it has one: it stays in memory until it is evicted."""
+    await service.version_admin.unpin(context.caller, name)
 
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -4,16 +4,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from peltier_client.errors import (
-    Conflict,
-    Draining,
-    Forbidden,
-    InvalidInput,
-    NotFound,
-    NotReady,
-    Unauthorized,
-    Unavailable,
-)
+from peltier_client.errors import Conflict, InvalidInput, NotFound, Unavailable
 from peltier_client.protocol.administration import (
     AuditPage,
     AuditRecord,
@@ -32,16 +23,23 @@ from peltier_client.protocol.names import NAME_PATTERN
 from peltier_store.registry.records import AuditFilter, Key, Quotas, TenantRecord
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.keyring import LOCAL, metrics_problem
-from peltier_server.errors import describe_errors
-from peltier_server.http.application import MAX_PAGE, Accepted, Changing, Context, Keys, Limit, NameCursor, Threads
+from peltier_server.errors import operator_errors
+from peltier_server.http.application import (
+    MAX_PAGE,
+    Accepted,
+    Changing,
+    Context,
+    Keys,
+    Limit,
+    NameCursor,
+    Threads,
+    state_of,
+)
 from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Left
 
-_SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 # Of an actor, `key:` and the prefix of a key or the subject of a token; no action is longer.
 _MAX_WORD_LEN = 320
 _PLAIN = r"^[^\x00]+$"
@@ -54,7 +52,7 @@ keys = scoped_router("admin", "keys", "/v1/keys")
 audit = scoped_router("admin", "operations", "/v1/audit")
 
 
-@tenants.get("", response_model=TenantList, responses=describe_errors(*_SHARED))
+@tenants.get("", response_model=TenantList, responses=operator_errors())
 async def list_tenants(  # noqa: PLR0913 - each is a query parameter
     context: Context,
     keyring: Keys,
@@ -69,7 +67,7 @@ async def list_tenants(  # noqa: PLR0913 - each is a query parameter
     return await answer_page(threads, context, page)
 
 
-@tenants.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
+@tenants.post("", status_code=201, responses=operator_errors(Conflict))
 async def create_tenant(body: TenantRequest, context: Context, service: Changing) -> TenantInfo:
     """Make a tenant, whose keys and adapters are its own."""
     quotas = Quotas(**body.quotas.model_dump())
@@ -78,17 +76,17 @@ async def create_tenant(body: TenantRequest, context: Context, service: Changing
     return _tenant_on_the_wire(tenant)
 
 
-@tenants.get("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+@tenants.get("/{tenant}", responses=operator_errors(NotFound))
 async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInfo:
     """One tenant with its quotas."""
     return _tenant_on_the_wire(keyring.tenant(tenant))
 
 
-@tenants.get("/{tenant}/usage", responses=describe_errors(*_SHARED, NotFound, Unavailable))
+@tenants.get("/{tenant}/usage", responses=operator_errors(NotFound, Unavailable))
 async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accepted) -> TenantUsage:
     """What a tenant uses of its quotas now. The rates are those of this replica, or of all if they count together."""
     keyring.tenant(tenant)
-    enforcer: QuotaEnforcer = request.app.state.enforcer
+    enforcer = state_of(request).enforcer
     found, left = await service.store.registry.usage(tenant), await enforcer.left(tenant)
     return TenantUsage(
         requests=_usage(left.get("requests")),
@@ -101,7 +99,7 @@ async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accep
     )
 
 
-@tenants.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+@tenants.put("/{tenant}", responses=operator_errors(NotFound))
 async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
     await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=context.caller.actor)
@@ -119,7 +117,7 @@ def _usage(left: Left | None) -> RateUsage | None:
     return RateUsage(used=left.rate.amount - left.amount, limit=left.rate.amount, seconds=left.rate.seconds)
 
 
-@keys.get("", response_model=KeyList, responses=describe_errors(*_SHARED, NotFound))
+@keys.get("", response_model=KeyList, responses=operator_errors(NotFound))
 async def list_keys(  # noqa: PLR0913 - each is a query parameter
     context: Context,
     keyring: Keys,
@@ -135,7 +133,7 @@ async def list_keys(  # noqa: PLR0913 - each is a query parameter
     return await answer_page(threads, context, page)
 
 
-@keys.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
+@keys.post("", status_code=201, responses=operator_errors(NotFound, Conflict))
 async def create_key(
     body: KeyRequest, response: Response, context: Context, keyring: Keys, service: Changing
 ) -> NewKey:
@@ -161,13 +159,10 @@ async def create_key(
     return NewKey(**_key_fields(key), key=issued.text)
 
 
-@keys.delete(
-    "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
-)
+@keys.delete("/{prefix}", status_code=204, response_class=Response, responses=operator_errors(NotFound, Conflict))
 async def revoke_key(prefix: str, request: Request, context: Context, keyring: Keys, service: Changing) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
-    authenticator: Authenticator = request.app.state.authenticator
-    if not authenticator.has_other_admins and keyring.is_last_admin(prefix):
+    if not state_of(request).authenticator.has_other_admins and keyring.is_last_admin(prefix):
         raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
     await service.store.registry.revoke_key(prefix, actor=context.caller.actor)
     await service.store.sync.sync_after_write()
@@ -192,11 +187,7 @@ class AuditQuery(BaseModel):
     until: AwareDatetime | None = Field(None, description="Only before this time.")
 
 
-@audit.get(
-    "",
-    response_model=AuditPage,
-    responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable),
-)
+@audit.get("", response_model=AuditPage, responses=operator_errors(Unavailable))
 async def read_audit(
     context: Context, service: Accepted, threads: Threads, query: Annotated[AuditQuery, Query()]
 ) -> Response:

@@ -13,10 +13,9 @@ from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, 
 from peltier_client.protocol.operations import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.application import Accepted, AnyTime, Context, MetricsPages
+from peltier_server.http.application import Accepted, AnyTime, Context, state_of
 from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.merged import CONTENT_TYPE, merge_pages
-from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings
 
@@ -81,11 +80,10 @@ async def info(context: Context, service: Accepted) -> InfoResponse:
 @measures.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized, Forbidden, NotReady))
 async def metrics(request: Request) -> Response:
     """Prometheus' page. On Ray it has the metrics of all replicas, with the label `replica`."""
-    pages: MetricsPages | None = request.app.state.metrics_pages
-    if pages is not None:
-        return Response(merge_pages(await pages()), headers={"content-type": CONTENT_TYPE})
-    kept: Metrics = request.app.state.metrics
-    page, content_type = kept.exposition(request.headers.get("accept", ""))
+    state = state_of(request)
+    if state.metrics_pages is not None:
+        return Response(merge_pages(await state.metrics_pages()), headers={"content-type": CONTENT_TYPE})
+    page, content_type = state.metrics.exposition(request.headers.get("accept", ""))
     return Response(page, headers={"content-type": content_type})
 
 

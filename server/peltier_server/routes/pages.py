@@ -1,14 +1,13 @@
 """Pages for people with a browser. They load nothing from other servers, so that they work behind a firewall."""
 
 from pathlib import Path
-from typing import cast
 
 import fastapi_offline
 from fastapi import Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
-from peltier_server.http.application import AppState
+from peltier_server.http.application import state_of
 from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")
@@ -39,7 +38,7 @@ router = open_router(include_in_schema=False)
 @router.get("/")
 async def landing(request: Request) -> Response:
     """Leads browsers to the console, by an address that is right behind a path too. Programs read what there is."""
-    headers, state = {"vary": "accept"}, cast("AppState", request.app.state)
+    headers, state = {"vary": "accept"}, state_of(request)
     console = {} if state.page is None else {"console": state.page}
     if state.page is not None and "text/html" in request.headers.get("accept", ""):
         return RedirectResponse(f"{state.page[1:]}/", headers=headers)

@@ -48,7 +48,7 @@ router = scoped_router("predict", "predict", "/v1")
 async def predict(task: str, body: PredictRequest, request: Request) -> Response:
     """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
     service = accept(request)
-    target = resolve(request, service, task)
+    target = resolve(request, task)
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, body.parameters))

@@ -23,9 +23,9 @@ from peltier_server.http.application import Accepted, Changing, Context, Threads
 from peltier_server.http.idempotency import Repeatable
 from peltier_server.http.list_pages import ListPage, answer_page, by_ids
 from peltier_server.http.scoped_route import scoped_router
-from peltier_server.protocols.openai.errors import OpenAIErrors
+from peltier_server.protocols.openai.errors import openai_errors
 
-BATCH_ERRORS = OpenAIErrors(("/v1/batches",), ("/v1/batches/",), (BatchRequest,))
+BATCH_ERRORS = openai_errors(("/v1/batches",), ("/v1/batches/",), BatchRequest)
 
 # A batch of the tenant has to end.
 _RETRY_SECONDS = 60.0

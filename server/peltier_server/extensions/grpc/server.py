@@ -26,7 +26,7 @@ from peltier_server.fairness.shared_bound import SharedBound, Shares, max_alone
 from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.http.application import AppState
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
-from peltier_server.protocols.oip.messages import OIP_ERRORS
+from peltier_server.protocols.oip.messages import OIP_ERRORS, oip_error
 from peltier_server.settings import CoreSettings, SettingsError
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class GrpcServer:
         except PeltierError as error:
             state.metrics.observe_request(None, error.status, time.monotonic() - started)
             wait = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
-            await context.abort(_code(OIP_ERRORS.status(error)), OIP_ERRORS.body(error).error, wait)
+            await context.abort(_code(OIP_ERRORS.status(error)), oip_error(error).error, wait)
 
     async def _receive(self, context: Any) -> bytes:
         """The message of the call, unread. Raises `TooSlow`, or `BadRequest` for a call without one."""

@@ -14,7 +14,7 @@ from peltier_client.protocol.trainings import (
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 from pydantic import Field, StrictInt
 
-from peltier_server.protocols.openai.errors import OpenAIErrors
+from peltier_server.protocols.openai.errors import openai_errors
 
 Auto = Literal["auto"]
 Count = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
@@ -144,4 +144,4 @@ class FineTuningCheckpoints(ResponseModel):
     last_id: str | None = None
 
 
-FINE_TUNING_ERRORS = OpenAIErrors(folders=("/v1/fine_tuning/",), bodies=(FineTuningRequest,))
+FINE_TUNING_ERRORS = openai_errors((), ("/v1/fine_tuning/",), FineTuningRequest)

@@ -37,8 +37,8 @@ from peltier_server.http.application import (
     Limit,
     NameCursor,
     Threads,
-    get_lifecycle,
     started,
+    state_of,
 )
 from peltier_server.http.events import HEARTBEAT, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.idempotency import Repeatable
@@ -106,7 +106,7 @@ async def stream_events(
 ) -> Response:
     """What happens to a training, as server-sent events: earlier ones first, then new ones until it has ended. A
     caller that comes back with `Last-Event-ID` gets those that it has missed."""
-    after, lifecycle, tenant = int(last_event_id or 0), get_lifecycle(request), context.tenant
+    after, lifecycle, tenant = int(last_event_id or 0), state_of(request).lifecycle, context.tenant
     trainings = service.store.registry.trainings
     state = await trainings.state(tenant, training_id)
     if state in ENDED and not await trainings.events(tenant, training_id, after=after, limit=1):

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 from peltier_client.errors import PeltierError
 from peltier_client.protocol.predict import is_none
 from peltier_client.protocol.wire import RequestModel, ResponseModel
-from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from peltier_server.errors import ErrorShape
 
 Datatype = Literal["BYTES", "FP32", "INT64"]
 # The bounds are much more than any task has, and end the reading of a list or object of thousands early.
@@ -160,22 +162,10 @@ class OIPErrorBody(ResponseModel):
     error: str
 
 
-class OIPErrors:
-    """Describes the format of errors at the paths of the protocol."""
-
-    model: type[BaseModel] = OIPErrorBody
-
-    def speaks(self, path: str) -> bool:
-        """Whether errors at `path` have this format."""
-        return path == "/v2" or path.startswith("/v2/")
-
-    def status(self, error: type[PeltierError] | PeltierError) -> int:
-        """The HTTP status of `error`. The protocol uses 400 where Peltier's own routes use 422."""
-        return 400 if error.status == 422 else error.status
-
-    def body(self, error: PeltierError) -> OIPErrorBody:
-        """The message, with all further reasons after it."""
-        return OIPErrorBody(error="; ".join(dict.fromkeys([error.message, *error.details])))
+def oip_error(error: PeltierError) -> OIPErrorBody:
+    """The message, with all further reasons after it."""
+    return OIPErrorBody(error="; ".join(dict.fromkeys([error.message, *error.details])))
 
 
-OIP_ERRORS = OIPErrors()
+# The protocol uses 400 where Peltier's own routes use 422.
+OIP_ERRORS = ErrorShape(OIPErrorBody, oip_error, ("/v2",), ("/v2/",), {422: 400})

@@ -23,14 +23,22 @@ from pydantic_core import to_json
 
 from peltier_server.catalog.published import Entry
 from peltier_server.context import context_of
-from peltier_server.errors import TASK_ERRORS, describe_errors, scoped_errors
-from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.application import Accepted, AnyTime, Context, accept, accept_change, answer_json, resolve
+from peltier_server.errors import describe_errors, scoped_errors
+from peltier_server.http.application import (
+    Accepted,
+    AnyTime,
+    Context,
+    accept,
+    accept_change,
+    answer_json,
+    predict_with,
+    resolve,
+    state_of,
+    task_responses,
+)
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
-from peltier_server.http.disconnects import cancel_on_disconnect
 from peltier_server.http.scoped_route import ScopedRoute, open_router, scoped_router
 from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
     JSONBytes,
     Prediction,
     truncation_header,
@@ -67,7 +75,7 @@ _LOAD, _UNLOAD = LoadRequest(), UnloadRequest()
 _SHARED = scoped_errors(shape=OIP_ERRORS)
 _OF_ONE_MODEL = scoped_errors(AdapterNotFound, VersionNotFound, shape=OIP_ERRORS)
 _OF_LOADS = scoped_errors(AdapterNotFound, StorageFull, TooLarge, InferenceFailed, Unavailable, shape=OIP_ERRORS)
-_INFER = {200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=OIP_ERRORS)}
+_INFER = task_responses(OIP_ERRORS)
 
 
 class TensorRoute(ScopedRoute):
@@ -178,24 +186,23 @@ async def unload_model(model: str, request: Request, body: UnloadRequest = _UNLO
 
 
 async def _infer(model: str, reference: str, body: InferRequest, request: Request) -> Response:
-    service = accept(request)
     if body.model_name not in (None, model):
         raise InvalidInput(f"model_name is {body.model_name[:80]!r}; the path names {model[:80]!r}")
-    target = resolve(request, service, reference)
+    target = resolve(request, reference)
     task = target.entry.task
     inputs = await _read(body, TEXTS[: task.num_texts], request)
     # Without this number the answer would have the scores of the best labels of a large task only.
     has_scores = task.type in _WITH_SCORES and not generates(task, body.parameters.get("answer"))
     parameters = read_parameters(body.parameters, len(task.labels) if has_scores else None)
     chosen = choose_outputs(outputs_of(target.entry, parameters), body)
-    done = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, parameters))
+    done = await predict_with(request, target, inputs, parameters)
     answer = InferAnswer(chosen, done.predictions, _head(model, body, done))
     return await _response(request, target, answer, done)
 
 
 async def _read(body: InferRequest, names: Sequence[str], request: Request) -> list[Input]:
     """The inputs of the tensors, those of a large body read in a thread."""
-    preparation: Preparation = request.app.state.preparation
+    preparation = state_of(request).preparation
     whole, length = await request.body(), json_length(request)
     tail = memoryview(whole)[len(whole) if length is None else length :]
     read = partial(read_inputs, body, names, tail, preparation.limits.max_inputs)
@@ -216,7 +223,7 @@ def _head(model: str, body: InferRequest, done: Prediction) -> dict[str, object]
 
 async def _response(request: Request, target: ResolvedTask, answer: InferAnswer, done: Prediction) -> Response:
     headers = truncation_header(done.opening.num_truncated)
-    preparation, context = request.app.state.preparation, target.context
+    preparation, context = state_of(request).preparation, target.context
     # The tail has no pieces if all outputs are in JSON. Its sizes are in the head.
     tail = await write_pieces(preparation, context, answer.tail())
     head = await write_pieces(preparation, context, answer.json(), len(tail))

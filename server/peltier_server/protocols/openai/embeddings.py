@@ -44,11 +44,6 @@ class EmbeddingRequest(RequestModel):
             ) from None
 
     @property
-    def texts(self) -> list[str]:
-        """One or many."""
-        return [self.input] if isinstance(self.input, str) else self.input
-
-    @property
     def parameters(self) -> Parameters:
         """Those of a prediction."""
         return Parameters(

@@ -12,14 +12,21 @@ from peltier_client.protocol.names import BACKBONE_TASK
 
 from peltier_server.catalog.published import Entry, Published
 from peltier_server.errors import TASK_ERRORS, scoped_errors
-from peltier_server.http.application import Accepted, Context, accept, answer_json, resolve, resolve_embedding
+from peltier_server.http.application import (
+    Accepted,
+    Context,
+    accept,
+    answer_json,
+    listed,
+    resolve,
+    resolve_embedding,
+    state_of,
+    task_responses,
+)
 from peltier_server.http.disconnects import begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.backbone_task import BackboneTask
-from peltier_server.inference.prediction import (
-    TRUNCATION_HEADER,
-)
 from peltier_server.inference.text_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_answer
@@ -58,10 +65,10 @@ router = scoped_router("predict", "openai", "/v1")
 async def create_completion(body: CompletionRequest, request: Request) -> Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
     service = accept(request)
-    target = resolve(request, service, body.model)
+    target = resolve(request, body.model)
     make = partial(Completion, id=f"cmpl-{target.context.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
-        preparation = request.app.state.preparation
+        preparation = state_of(request).preparation
         done = await cancel_on_disconnect(request, complete(preparation, service.predictor, target, body))
         answer = make(choices=[], usage=done.usage).model_dump()
         return await answer_json(request, answer | {"choices": done.choices})
@@ -71,20 +78,14 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     return EventResponse(events, {}, text.close)
 
 
-@router.post(
-    "/embeddings",
-    response_model=EmbeddingResponse,
-    responses={200: {"headers": TRUNCATION_HEADER}, **scoped_errors(*TASK_ERRORS, shape=OPENAI_ERRORS)},
-)
+@router.post("/embeddings", response_model=EmbeddingResponse, responses=task_responses(OPENAI_ERRORS))
 async def create_embeddings(body: EmbeddingRequest, request: Request) -> Response:
     """Embed texts: `model` is a task of dense, sparse or multi-vector embeddings, or `_backbone` for the backbone
     without an adapter."""
     service = accept(request)
-    target = resolve_embedding(
-        request, service, body.model, ("embedding", "sparse-embedding", "multi-vector-embedding")
-    )
+    target = resolve_embedding(request, body.model, ("embedding", "sparse-embedding", "multi-vector-embedding"))
     budget = service.predictor.open_answer(target.context, base64=body.encoding_format == "base64")
-    work = service.predictor.predict(target, body.texts, body.parameters, budget)
+    work = service.predictor.predict(target, listed(body.input), body.parameters, budget)
     done = await cancel_on_disconnect(request, work)
     return await answer_json(request, embeddings_answer(body, done), done.opening.num_truncated)
 
