@@ -6,7 +6,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 from huggingface_hub.utils import close_session, disable_progress_bars
-from peltier_adapters.conversion import reader, weights
+from peltier_adapters.conversion import weights
 from peltier_adapters.hub import download
 from peltier_backbone.backbone import Backbone
 from peltier_store.sources import push
@@ -44,7 +44,7 @@ def reads_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pickles are read in this process, which has no limits, because another one imports torch first."""
 
     def run(module: str, job: Any, *_: object) -> Any:
-        assert module == reader.__name__
-        return reader.convert_files(job)
+        assert module == weights.__name__
+        return weights.convert_files(job)
 
     monkeypatch.setattr(weights, "run", run)

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from peltier_backbone.checkpoint.config import load_config
@@ -50,10 +50,15 @@ def convert_checkpoint(checkpoint: Path, output: Path) -> Conversion:
     directory = find_snapshot(checkpoint)
     check_files(directory, checkpoint)
     load_config(directory)
-    with _staging(output) as new, _named_as(output, new):
-        found = _write(directory, new)
-        conversion = _measure(new, directory, found)
-        _publish(new, output)
+    # On the disk of `output`.
+    place = output.parent.resolve()
+    with TemporaryDirectory(".partial", f".{output.name}.", place, ignore_cleanup_errors=True) as folder:
+        new = Path(folder, "checkpoint")
+        new.mkdir()
+        with _named_as(output, new):
+            found = _write(directory, new)
+            conversion = _measure(new, directory, found)
+            _publish(new, output)
     return conversion
 
 
@@ -62,18 +67,6 @@ def _check_output(output: Path) -> None:
         raise BackboneError(f"output {output} exists already; a conversion writes a new directory")
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise BackboneError(f"output {output} cannot be written: {output.parent} is no writable directory")
-
-
-@contextmanager
-def _staging(output: Path) -> Iterator[Path]:
-    """A temporary directory on the disk of `output`."""
-    folder = tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent.resolve())
-    try:
-        new = Path(folder, "checkpoint")
-        new.mkdir()
-        yield new
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Whole conversions."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from peltier_adapters.conversion.command import convert
 from peltier_adapters.conversion.convert import convert_checkpoint
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.errors import BackboneError
@@ -61,6 +63,18 @@ def test_shards_in_half_precision_keep_their_values(pickled: Pickled, t5_directo
     row = served.tokenizer.encode("a good film")
     expected = model.encoder(torch.tensor([row.ids])).last_hidden_state[0]
     torch.testing.assert_close(served.t5.encode(served.pack([row])), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("reads_here")
+def test_the_document_has_the_fingerprint(pickled, bert, bert_directory, tmp_path, capsys):
+    """With the family, the dtypes, and the bytes of all files."""
+    source, output = pickled(bert_directory), tmp_path / "out"
+    convert(source, output, json_output=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["checkpoint"], found["output"]) == (str(source), str(output))
+    assert (found["family"], found["fingerprint"]) == ("bert", bert.fingerprint)
+    assert found["num_bytes"] == sum(path.stat().st_size for path in output.iterdir())
+    assert list(found["dtypes"]) == ["float32"]
 
 
 @pytest.mark.usefixtures("reads_here")
@@ -149,14 +163,6 @@ def test_a_disk_that_becomes_full_leaves_nothing(pickled: Pickled, bert_director
     with room_for(64 * 1024), pytest.raises(BackboneError, match=f"^{tmp_path}/out.*cannot be written: "):
         convert_checkpoint(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
-
-
-def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
-    """Neither one of weights nor a zip, which is unpacked by those who trust it."""
-    for name in ("pytorch_model.bin", "checkpoint.zip"):
-        (tmp_path / name).write_bytes(b"PK")
-        with pytest.raises(BackboneError, match=f"{name} is no checkpoint: it is not a directory"):
-            convert_checkpoint(tmp_path / name, tmp_path / "out")
 
 
 def test_nothing_is_copied_through_a_link(pickled: Pickled, bert_directory: Path, tmp_path: Path) -> None:

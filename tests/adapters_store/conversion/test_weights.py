@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.conversion import reader
-from peltier_adapters.conversion.weights import read_weights
+from peltier_adapters.conversion import weights
 from peltier_adapters.errors import AdapterError
 from safetensors.torch import load_file
 
@@ -29,7 +28,7 @@ class Read:
 
     def facts(self) -> dict[str, Any]:
         """What is found out about it."""
-        (facts,) = reader.convert_files({"files": [[str(self.source), str(self.target)]]})
+        (facts,) = weights.convert_files({"files": [[str(self.source), str(self.target)]]})
         return facts
 
     def refusal(self) -> str:
@@ -131,4 +130,4 @@ def test_the_process_that_reads_a_pickle_has_little_memory(tmp_path: Path) -> No
     """Of a conversion and of an import; `weights_only` lets such a pickle be read."""
     torch.save({"weight": _Bomb()}, tmp_path / "weights.bin")
     with pytest.raises(AdapterError, match=r"weights\.bin is not .* it asks for more memory than its bytes may have"):
-        read_weights(tmp_path / "weights.bin")
+        weights.read_weights(tmp_path / "weights.bin")
