@@ -29,7 +29,6 @@ from peltier_store.registry.contents import DumpedRow, schema_revision
 from peltier_store.registry.extensions.registry import Registry
 
 BLOBS, ROWS, SUMMARY = "blobs/", "registry.jsonl", "backup.json"
-_CHUNK_BYTES = 2**20
 _MAX_SUMMARY_BYTES = 2**20
 # The number of blobs in memory at a time.
 _BATCH = 8
@@ -79,24 +78,16 @@ class DumpedRows:
 class BackupWriter:
     """Writes the members of a backup into a tar file."""
 
-    def __init__(self, tar: tarfile.TarFile, directory: Path) -> None:
+    def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
-        self._directory = directory
-        self._blob_bytes = 0
-        self.digests: set[str] = set()
+        # The sizes of the blobs that it has, by digest.
+        self.blobs: dict[str, int] = {}
 
     def add_blob(self, data: bytes) -> None:
         """Adds a blob. Call it once for each blob."""
         digest = digest_of(data)
         self._add(f"{BLOBS}{digest.replace(':', '/')}", io.BytesIO(data), len(data))
-        self.digests.add(digest)
-        self._blob_bytes += len(data)
-
-    @contextmanager
-    def row_file(self) -> Iterator[DumpedRows]:
-        """A temporary file for rows, until all of their blobs are in the backup."""
-        with TemporaryFile(dir=self._directory) as file:
-            yield DumpedRows(file)
+        self.blobs[digest] = len(data)
 
     def finish(self, rows: DumpedRows) -> BackupSummary:
         """Adds the rows, and the summary that completes the backup."""
@@ -107,8 +98,8 @@ class BackupWriter:
             schema_revision=schema_revision(),
             created_at=datetime.now(UTC),
             num_rows=dict(rows.num_rows),
-            num_blobs=len(self.digests),
-            blob_bytes=self._blob_bytes,
+            num_blobs=len(self.blobs),
+            blob_bytes=sum(self.blobs.values()),
             rows_digest=rows.digest,
         )
         data = summary.model_dump_json(indent=1).encode()
@@ -135,7 +126,7 @@ def write_backup(path: Path) -> Iterator[BackupWriter]:
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".partial", delete=False) as file:
             partial = Path(file.name)
             with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                yield BackupWriter(tar, path.parent)
+                yield BackupWriter(tar)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
@@ -156,10 +147,11 @@ async def export_store(registry: Registry, blobs: Blobs, path: Path) -> BackupSu
     with write_backup(path) as backup:
         # Versions published while blobs are copied appear in the rows; their blobs are copied in the next round.
         while True:
-            await _add_blobs(backup, registry, blobs, await registry.digests() - backup.digests)
-            with backup.row_file() as rows:
+            await _add_blobs(backup, registry, blobs, await registry.digests() - backup.blobs.keys())
+            with TemporaryFile(dir=path.parent) as file:
+                rows = DumpedRows(file)
                 await registry.contents.dump(rows.take)
-                if rows.digests <= backup.digests:
+                if rows.digests <= backup.blobs.keys():
                     return backup.finish(rows)
 
 
@@ -197,7 +189,7 @@ class BackupReader:
 
     def blob(self, digest: str) -> bytes:
         """The bytes that have this digest; raises BackupError if they are damaged."""
-        data = b"".join(self._chunks(f"{BLOBS}{digest.replace(':', '/')}"))
+        data = self._read(f"{BLOBS}{digest.replace(':', '/')}")
         if digest_of(data) != digest:
             raise BackupError(f"the backup {self._name!r} is damaged: the blob {digest} has other bytes")
         return data
@@ -209,10 +201,9 @@ class BackupReader:
 
     def check(self) -> None:
         """Reads everything once; raises BackupError for the first damaged or missing member."""
-        sha256 = hashlib.sha256()
-        for chunk in self._chunks(ROWS):
-            sha256.update(chunk)
-        if f"sha256:{sha256.hexdigest()}" != self.summary.rows_digest:
+        with self._file(ROWS) as file:
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        if digest != self.summary.rows_digest:
             raise BackupError(f"the backup {self._name!r} is damaged: its registry has other bytes")
         if len(self.digests) != self.summary.num_blobs:
             raise BackupError(
@@ -235,7 +226,7 @@ class BackupReader:
         if not self._members.keys() >= {ROWS, SUMMARY} or self._members[SUMMARY].size > _MAX_SUMMARY_BYTES:
             raise BackupError(f"{self._name!r} is not a complete backup: it does not end with {SUMMARY!r}")
         try:
-            summary = BackupSummary.model_validate_json(b"".join(self._chunks(SUMMARY)))
+            summary = BackupSummary.model_validate_json(self._read(SUMMARY))
         except ValidationError as error:
             raise BackupError(f"{self._name!r} is not a backup that this version of Peltier can read") from error
         if summary.schema_revision != schema_revision():
@@ -245,10 +236,9 @@ class BackupReader:
             )
         return summary
 
-    def _chunks(self, member: str) -> Iterator[bytes]:
+    def _read(self, member: str) -> bytes:
         with self._file(member) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                yield chunk
+            return file.read()
 
     def _file(self, member: str) -> tarfile.ExFileObject:
         file = self._tar.extractfile(self._members[member])

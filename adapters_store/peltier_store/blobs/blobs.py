@@ -72,7 +72,9 @@ class Blobs:
     """
 
     def __init__(self, location: BlobLocation) -> None:
-        self._name = location.name
+        # In messages.
+        self.name = location.name
+        self.is_local = location.directory is not None
         self._store = location.store
         self._root = location.directory
         self.owner = BlobStoreOwner(location)
@@ -96,11 +98,6 @@ class Blobs:
             blobs._probe()
         return blobs
 
-    @property
-    def name(self) -> str:
-        """The store's name in messages."""
-        return self._name
-
     async def put(self, data: bytes | memoryview) -> str:
         """Stores the bytes and returns their digest once they are durable: on the disk, or acknowledged by the bucket.
 
@@ -108,7 +105,7 @@ class Blobs:
         """
         if self._root is not None:
             return await self._in_thread(lambda: self._put_file(data))
-        await self.require_present()
+        await self.owner.require_present()
         digest = await self._in_thread(lambda: digest_of(data))
         key = blob_key(digest)
         with as_blob_errors(f"the blob {digest} cannot be stored"):
@@ -131,7 +128,7 @@ class Blobs:
             with as_blob_errors(f"the blob {digest} cannot be read"):
                 downloaded = await in_daemon_thread(partial(read_object, self._store, key))
             if downloaded is None:
-                await self.require_present()
+                await self.owner.require_present()
         return await self._in_thread(lambda: self._parse(digest, downloaded, parse))
 
     def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[ByteSource], T]) -> T:
@@ -140,7 +137,7 @@ class Blobs:
         descriptor = None if self._root is None else self._open(digest, self._root)
         if descriptor is None:
             self.owner.require_directory()
-            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+            raise BlobNotFound(f"the blob store {self.name!r} holds no blob {digest}")
         try:
             return self._checked(digest, FileSource(descriptor), parse)
         finally:
@@ -186,7 +183,7 @@ class Blobs:
 
     async def entries(self) -> AsyncIterator[StoredBlob]:
         """Every blob of the store in no order, a page at a time; it may miss blobs that are stored meanwhile."""
-        with as_blob_errors(f"the blob store {self._name!r} cannot be listed"):
+        with as_blob_errors(f"the blob store {self.name!r} cannot be listed"):
             pages = self._store.list(FOLDER, chunk_size=_PAGE)
             while page := await in_daemon_thread(partial(next, pages, ())):
                 for entry in page:
@@ -200,19 +197,8 @@ class Blobs:
         """
         if self._root is None:
             return 0
-        with as_blob_errors(f"the blob store {self._name!r} cannot be swept"):
+        with as_blob_errors(f"the blob store {self.name!r} cannot be swept"):
             return await asyncio.to_thread(remove_partial_files, self._root / FOLDER, age)
-
-    async def require_present(self) -> None:
-        """Raises BlobStoreGone if the store is missing or was replaced, and BlobError if it does not answer.
-
-        Checks nothing before the owner is known. Takes microseconds for a directory, and a request for a bucket.
-        """
-        await self.owner.require_present()
-
-    @property
-    def is_local(self) -> bool:
-        return self._root is not None
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -244,8 +230,8 @@ class Blobs:
             try:
                 return bytes(await in_daemon_thread(partial(self._store.get_range, key, start=start, end=end)))
             except FileNotFoundError:
-                await self.require_present()
-                raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}") from None
+                await self.owner.require_present()
+                raise BlobNotFound(f"the blob store {self.name!r} holds no blob {digest}") from None
 
     def _probe(self) -> None:
         # If a store ignored create-only, two writers of the same key could overwrite each other. The probe is not
@@ -255,4 +241,4 @@ class Blobs:
             self._store.put(_PROBE, b"", mode="create")
         except AlreadyExistsError:
             return
-        raise BlobError(f"the blob store {self._name!r} ignores create-only: it overwrote an existing file")
+        raise BlobError(f"the blob store {self.name!r} ignores create-only: it overwrote an existing file")

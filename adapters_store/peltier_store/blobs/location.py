@@ -201,6 +201,10 @@ class BlobStoreOwner:
         return owner
 
     async def require_present(self) -> None:
+        """Raises BlobStoreGone if the store is missing or was replaced, and BlobError if it does not answer.
+
+        Checks nothing before the owner is known. Takes microseconds for a directory, and a request for a bucket.
+        """
         if self._root is not None:
             self.require_directory()
         elif self._known is not None:

@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
+from peltier_store.registry.operations import Operations, reads
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import (
     IS_BLOB,
@@ -22,7 +23,7 @@ from peltier_store.registry.tables import (
     TenantRow,
     UtcDateTime,
 )
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction
+from peltier_store.registry.transactions import NO_ACTOR, WriteTransaction
 
 # Not dumped: the revision, and claims of uploads and collectors belong to one database.
 _LOCAL = {row.__tablename__ for row in (RevisionRow, ChangeRow, ReservationRow, CollectionRow)}
@@ -54,15 +55,16 @@ def _tables() -> dict[str, Table]:
     }
 
 
-def read_lines(connection: Connection) -> Iterator[DumpedRow]:
-    """Every row that another database needs, in an order in which it can insert them."""
+def _dump(connection: Connection, take: Callable[[DumpedRow], object]) -> None:
+    """Calls `take` with every row of one state that another database needs, in an order in which it can insert them. On
+    SQLite another thread calls it."""
     for table in _tables().values():
         ordered = select(table).order_by(*table.primary_key).execution_options(yield_per=_CHUNK)
         for row in connection.execute(ordered):
-            yield DumpedRow(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
+            take(DumpedRow(table.name, {key: _to_json(value) for key, value in row._mapping.items()}))
 
 
-def require_empty(connection: Connection) -> None:
+def _require_empty(connection: Connection) -> None:
     """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
     for table in _tables().values():
         count = connection.execute(select(func.count()).select_from(table)).scalar_one()
@@ -70,14 +72,14 @@ def require_empty(connection: Connection) -> None:
             raise RegistryConflict(f"the registry is not empty: its table {table.name!r} holds {count} rows")
 
 
-def require_no_collectors(writing: WriteTransaction) -> None:
+def _require_no_collectors(writing: WriteTransaction) -> None:
     """Raises BlobBusy while a collector is deleting blobs."""
     deleting = select(CollectionRow.digest).where(CollectionRow.expires_at > writing.at).limit(1)
     if writing.connection.execute(deleting).first() is not None:
         raise BlobBusy("blobs of this registry are being deleted; try again later, at most an hour from now")
 
 
-def write_lines(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
+def _insert(writing: WriteTransaction, lines: Iterable[DumpedRow]) -> None:
     """Fills an empty registry with the rows of another; replicas see all of them as changed."""
     writing.connection.execute(delete(TenantRow))
     tables = _tables()
@@ -135,25 +137,12 @@ def schema_revision() -> str:
     return str(ScriptDirectory(str(MIGRATIONS)).get_current_head())
 
 
-class Contents:
+class Contents(Operations):
     """The rows of a registry: tenants, keys, adapters, versions, reports, aliases, files, trainings and the
     audit log."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-
-    async def dump(self, take: Callable[[DumpedRow], object]) -> None:
-        """Calls `take` with every row of one state. On SQLite another thread calls it."""
-
-        def work(connection: Connection) -> None:
-            for line in read_lines(connection):
-                take(line)
-
-        await self._transactions.read(work)
-
-    async def require_empty(self) -> None:
-        """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
-        await self._transactions.read(require_empty)
+    dump = reads(_dump)
+    require_empty = reads(_require_empty)
 
     async def restore(self, lines: Iterable[DumpedRow], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
@@ -164,11 +153,11 @@ class Contents:
         wait = self._transactions.waiting(ready)
 
         def work(writing: WriteTransaction) -> None:
-            require_empty(writing.connection)
-            require_no_collectors(writing)
+            _require_empty(writing.connection)
+            _require_no_collectors(writing)
             # `ready` may list a large bucket.
             writing.allow_idling()
             wait()
-            write_lines(writing, lines)
+            _insert(writing, lines)
 
         await self._transactions.write(NO_ACTOR, work)

@@ -1,5 +1,6 @@
 """Finds adapters and versions inside a transaction."""
 
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Select, bindparam, select
@@ -16,20 +17,10 @@ def select_versions(
     manifest: ColumnElement[str] | InstrumentedAttribute[str] = VersionRow.manifest,
 ) -> Select[*tuple[object, ...]]:
     """Every version, live or deleted. The columns are the fields of `VersionRecord`, in their order."""
-    return select(
-        AdapterRow.tenant,
-        AdapterRow.name,
-        VersionRow.number,
-        VersionRow.digest,
-        VersionRow.size_bytes,
-        VersionRow.preset,
-        manifest,
-        VersionRow.created_at,
-        VersionRow.created_by,
-        VersionRow.deprecated_at,
-        VersionRow.deprecation,
-        VersionRow.deleted_at,
-    ).join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)
+    own = {"tenant": AdapterRow.tenant, "name": AdapterRow.name, "manifest": manifest}
+    names = [field.name for field in fields(VersionRecord)]
+    columns = [own[name] if name in own else getattr(VersionRow, name) for name in names]
+    return select(*columns).join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)
 
 
 _LIVE_BYTES = select_versions().where(

@@ -8,7 +8,7 @@ from typing import ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
-from peltier_store.registry import aliases, claims, pins, tenants, versions
+from peltier_store.registry import aliases, claims, tenants, versions
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.contents import Contents
 from peltier_store.registry.database import database_url
@@ -23,7 +23,6 @@ from peltier_store.registry.lookup import (
     version_of,
 )
 from peltier_store.registry.operations import Operations, reads, writes
-from peltier_store.registry.pins import pin_of
 from peltier_store.registry.records import (
     AdapterRecord,
     AliasRecord,
@@ -41,6 +40,7 @@ from peltier_store.registry.schema import read_schema, refuse_older_schema, upgr
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import key_of, select_keys, select_tenants, tenant_of
 from peltier_store.registry.transactions import Transactions, WriteTransaction, read_audit
+from peltier_store.registry.versions import pin_of
 
 _SINCE = bindparam("since", type_=BigInteger)
 _CHANGED = AdapterRow.revision > _SINCE
@@ -256,11 +256,11 @@ class CoreRegistry(Operations):
     async def pin(self, tenant: str, name: str, *, actor: str) -> Pin:
         """Pins an adapter to the device of every replica, until `unpin`, or until all of its versions are deleted.
         Raises AdapterUnknown."""
-        return await self._write(actor, pins.set_pin, tenant, name)
+        return await self._write(actor, versions.set_pin, tenant, name)
 
     async def unpin(self, tenant: str, name: str, *, actor: str) -> None:
         """Releases the pin of an adapter, if it has one. Raises AdapterUnknown."""
-        await self._write(actor, pins.release_pin, tenant, name)
+        await self._write(actor, versions.release_pin, tenant, name)
 
     async def set_alias(
         self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str

@@ -1,11 +1,12 @@
 """The life of a version: it is published under a number that is never reused, and may have the report of its training.
-It may be deprecated, deleted and undeleted, and is purged after the grace period."""
+It may be deprecated, deleted and undeleted, and is purged after the grace period. Its adapter may be public, and may be
+pinned: then every replica keeps it on its device."""
 
 from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, insert, select, update
 
 from peltier_store.registry import aliases
 from peltier_store.registry.claims import consume
@@ -18,7 +19,7 @@ from peltier_store.registry.lookup import (
     require_adapter,
     require_live,
 )
-from peltier_store.registry.records import Reservation, VersionRecord, check_text
+from peltier_store.registry.records import Pin, Reservation, VersionRecord, check_text
 from peltier_store.registry.tables import ENDS_WITH_VERSION, AdapterRow, Base, ReportRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
@@ -95,6 +96,39 @@ def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) 
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
     writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
     writing.audit(tenant, "set_public", name, public=public)
+
+
+def set_pin(writing: WriteTransaction, tenant: str, name: str) -> Pin:
+    """Pins the adapter; a pin that is there already stays as it is."""
+    adapter_id, pin = _find_pin(writing.connection, tenant, name)
+    if pin is None:
+        pin = Pin(writing.at, writing.actor)
+        _write_pin(writing, adapter_id, pinned_at=pin.pinned_at, pinned_by=pin.pinned_by)
+        writing.audit(tenant, "pin", name)
+    return pin
+
+
+def release_pin(writing: WriteTransaction, tenant: str, name: str) -> None:
+    """Removes the pin of an adapter, if it has one."""
+    adapter_id, pin = _find_pin(writing.connection, tenant, name)
+    if pin is not None:
+        _write_pin(writing, adapter_id, pinned_at=None, pinned_by=None)
+        writing.audit(tenant, "unpin", name)
+
+
+def pin_of(row: Row[*tuple[object, ...]]) -> Pin | None:
+    """The pin in a row of `adapters`."""
+    return None if row.pinned_at is None else Pin(row.pinned_at, row.pinned_by)
+
+
+def _find_pin(connection: Connection, tenant: str, name: str) -> tuple[int, Pin | None]:
+    adapter_id = require_adapter(connection, tenant, name)
+    return adapter_id, pin_of(connection.execute(select(AdapterRow.__table__).where(AdapterRow.id == adapter_id)).one())
+
+
+def _write_pin(writing: WriteTransaction, adapter_id: int, **pin: datetime | str | None) -> None:
+    changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
+    writing.connection.execute(changed.values(**pin, revision=writing.revision))
 
 
 def mark(writing: WriteTransaction, version: VersionRecord, **marks: datetime | str | int | None) -> None:

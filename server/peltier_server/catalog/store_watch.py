@@ -57,7 +57,7 @@ class StoreWatch:
 
     async def _look(self) -> None:
         try:
-            await self._blobs.require_present()
+            await self._blobs.owner.require_present()
         except BlobStoreGone as error:
             if not self._is_gone:
                 logger.error("the store is gone, so changes are refused until it is back: %s", error)

@@ -166,7 +166,7 @@ async def test_a_bucket_that_was_emptied_takes_nothing(s3_store: str) -> None:
     store = locate(s3_store).store
     for key in ("owner", f"sha256/{DIGEST.removeprefix('sha256:')}"):
         store.delete(key)
-    for call in (blobs.put(b"others"), blobs.get(DIGEST), blobs.owner.claim("somebody"), blobs.require_present()):
+    for call in (blobs.put(b"others"), blobs.get(DIGEST), blobs.owner.claim("somebody"), blobs.owner.require_present()):
         with pytest.raises(BlobStoreGone, match="it has no owner, and belonged to the registry somebody"):
             await call
     await Blobs.open(s3_store).owner.hand_over("another")
