@@ -40,7 +40,7 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.machine.heap import keep_freed_memory
 from peltier_backbone.text.packing import Encoded
 from peltier_client import Client
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_store.blobs.blobs import Blobs
 from peltier_training.models.model import HeadedAdapter

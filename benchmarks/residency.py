@@ -35,8 +35,8 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_backbone.machine.heap import keep_freed_memory
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.tiers import MemoryBudget
 from peltier_store.blobs.blobs import Blobs
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.serving import variant, write_blob
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.tiers import MemoryBudget
 
 _AT_ONCE = 16
 _ENOUGH = MemoryBudget(64 * 1024**3, 0)

@@ -15,6 +15,14 @@ PIECE_BYTES = 64 * 1024
 _KEY = "context"
 
 
+class AdapterKey(NamedTuple):
+    """A tenant and the digest of an artifact. Two tenants with the same artifact have two copies in memory, so that
+    neither can learn from a tier or a load time that the other has it."""
+
+    tenant: str
+    digest: str
+
+
 class VersionLabels(NamedTuple):
     """The labels of a version in metrics: the adapter's tenant, the adapter's name, the version's number as text."""
 

@@ -26,6 +26,7 @@ from peltier_server.catalog.purge import PurgeTask
 from peltier_server.catalog.store_watch import StoreWatch
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.catalog.version_admin import VersionAdmin
+from peltier_server.context import AdapterKey
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.predictor import Guards, Predictor
 from peltier_server.inference.quarantine import Quarantine
@@ -33,13 +34,11 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.pins import Pins, WarmList
 from peltier_server.residency.slots import Slots
-from peltier_server.runner.supervisor import WorkerSupervisor
-from peltier_server.runner.watchdog import Watchdog
+from peltier_server.residency.tiers import MemoryBudget
+from peltier_server.runner.supervisor import Watchdog, WorkerSupervisor
 from peltier_server.settings import CoreSettings
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from peltier_adapters.batch.row import Row, plan_stages
 from peltier_backbone.backbone import Backbone
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 from peltier_server.runner import isolation
 
 from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, hold, until

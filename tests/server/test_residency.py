@@ -22,11 +22,11 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_backbone.backbone import Backbone
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.tiers import MemoryBudget
 from peltier_store.blobs.blobs import Blobs
 from torch import Tensor
 

@@ -10,8 +10,7 @@ from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol.names import TaskReference
 
 from peltier_server.catalog.published import Entry, Published
-from peltier_server.context import RequestContext
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey, RequestContext
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -27,8 +27,7 @@ from peltier_client.protocol.predict import AdapterRef
 from peltier_store.registry.records import AdapterRecord, AliasRecord, Pin, VersionRecord
 from pydantic_core import to_json
 
-from peltier_server.context import VersionLabels
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey, VersionLabels
 
 logger = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Entry
 from peltier_server.catalog.sync import RegistrySync
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 

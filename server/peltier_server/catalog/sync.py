@@ -16,7 +16,7 @@ from peltier_server.auth.authenticator import Authenticator
 from peltier_server.background import BackgroundTask
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 from peltier_server.residency.slots import Slots
 
 logger = logging.getLogger(__name__)

@@ -57,8 +57,8 @@ from peltier_server.inference.tokenizing import EncodedInput, Reading, encode_in
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, RowsOutcome, Terms
-from peltier_server.residency.leases import Lease
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.tiers import Lease
 from peltier_server.runner.isolation import NotFinite
 from peltier_server.tracing import RequestTrace
 

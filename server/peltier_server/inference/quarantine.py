@@ -11,8 +11,8 @@ from peltier_client.errors import InferenceFailed
 from peltier_client.protocol.operations import QuarantinedVersion
 
 from peltier_server.catalog.published import Entry
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.runner.isolation import NotFinite
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from peltier_server.inference.prediction import OnePrediction, PhaseTimes
 from peltier_server.inference.prediction_request import PredictionRequest
 from peltier_server.inference.tokenizing import EncodedInput
 from peltier_server.queue.ticket import RowsOutcome
-from peltier_server.residency.leases import Lease
+from peltier_server.residency.tiers import Lease
 
 # Below these limits, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64

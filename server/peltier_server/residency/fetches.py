@@ -1,24 +1,69 @@
-"""Bounded fetches from the store."""
+"""Lines of tenants that wait in turn, and the bounded fetches from the store, which wait in such lines."""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_client.errors import Unavailable
 
 from peltier_server import retry_hints
 from peltier_server.fairness.shared_bound import Shares
-from peltier_server.residency.leases import SlotEntry
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.turns import Turns, Verdict
+from peltier_server.residency.tiers import SlotEntry, Verdict
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Hashable)
 
 # Bounds for a store that is slow or hangs.
 _MAX_FETCHES = 16
 _FETCH_SECONDS = 30.0
+
+
+class Turns(Generic[T]):
+    """A first-in, first-out line for each tenant. The tenants take turns: one whose item is granted goes behind the
+    others that wait. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        # The items by tenant, for tenants that wait, the next one first. A plain attribute, because every lease looks
+        # at it.
+        self.waiting: OrderedDict[str, OrderedDict[T, None]] = OrderedDict()
+        # Whether an item waits for room.
+        self.blocked = False
+
+    def put(self, tenant: str, item: T) -> None:
+        """Adds `item` at the end of its tenant's line, unless it is in the line."""
+        self.waiting.setdefault(tenant, OrderedDict()).setdefault(item)
+
+    def discard(self, tenant: str, item: T) -> None:
+        """Removes `item`, if it is in the line."""
+        items = self.waiting.get(tenant, OrderedDict())
+        items.pop(item, None)
+        if not items:
+            self.waiting.pop(tenant, None)
+        self.blocked &= bool(self.waiting)
+
+    def serve(self, attempt: Callable[[str, T], Verdict]) -> None:
+        """Calls `attempt` with each tenant's first item in turn, until no item can be granted."""
+        while self._serve_one(attempt):
+            pass
+
+    def _serve_one(self, attempt: Callable[[str, T], Verdict]) -> bool:
+        self.blocked = False
+        for tenant, items in self.waiting.items():
+            item = next(iter(items))
+            verdict = attempt(tenant, item)
+            if verdict is Verdict.GRANTED:
+                self.waiting.move_to_end(tenant)
+                self.discard(tenant, item)
+                return True
+            if verdict is Verdict.NO_ROOM:
+                self.blocked = True
+                return False
+        return False
 
 
 class Fetches:

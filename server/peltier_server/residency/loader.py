@@ -20,9 +20,9 @@ from peltier_client.errors import Unavailable
 from peltier_store.blobs.blobs import Blobs
 
 from peltier_server import retry_hints
+from peltier_server.context import AdapterKey
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.adapter_key import AdapterKey
 
 # Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024

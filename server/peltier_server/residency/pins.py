@@ -10,8 +10,8 @@ from peltier_client.errors import NotReady, PeltierError
 
 from peltier_server import retry_hints
 from peltier_server.background import BackgroundTask
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.slots import Slots
 
 logger = logging.getLogger(__name__)

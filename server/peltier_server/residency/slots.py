@@ -2,20 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.residency.bank import Resident
-from peltier_client.errors import TooLarge
+from peltier_client.errors import TooLarge, Unavailable
 from peltier_client.protocol.predict import Tier
 
+from peltier_server import retry_hints
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.fetches import Fetches, succeeded
-from peltier_server.residency.host import HostCache
-from peltier_server.residency.leases import DeviceTier, Lease, MemoryBudget, SlotClaim, SlotEntry
+from peltier_server.residency.fetches import Fetches, Turns, succeeded
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.turns import BoundedWait, Turns, Verdict
+from peltier_server.residency.tiers import (
+    DeviceTier,
+    HostCache,
+    Lease,
+    MemoryBudget,
+    SlotClaim,
+    SlotEntry,
+    Verdict,
+)
 
 
 class Leasing:
@@ -59,7 +67,7 @@ class Slots:
     def __init__(self, loader: StoreLoader, budget: MemoryBudget, metrics: Metrics) -> None:
         self._loader = loader
         self._metrics = metrics
-        self._wait = BoundedWait(budget.wait_seconds, metrics)
+        self._wait_seconds = budget.wait_seconds
         self._host = HostCache(budget.host_bytes, metrics)
         self._fetches = Fetches(loader, self._take, self._fail)
         self._entries: dict[AdapterKey, SlotEntry] = {}
@@ -224,7 +232,7 @@ class Slots:
         self._fetches.ask(entry, tenant)
         if not entry.begun.is_set():
             failure = "the adapter's turn at the store did not come"
-            async with self._wait.bounded("store", failure, lambda: self._fetches.describe(tenant)):
+            async with self._waiting("store", failure, lambda: self._fetches.describe(tenant)):
                 await entry.begun.wait()
         # Others may wait for the same load, so a cancelled caller does not cancel it.
         await asyncio.shield(entry.fetching)
@@ -245,7 +253,7 @@ class Slots:
         self._serve()
         failure = f"the adapter's {entry.nbytes} bytes found no room on the device"
         try:
-            async with self._wait.bounded("room", failure, lambda: self.device.describe(tenant)):
+            async with self._waiting("room", failure, lambda: self.device.describe(tenant)):
                 return await claim.granted
         except BaseException:
             # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
@@ -255,6 +263,24 @@ class Slots:
         finally:
             self._turns.discard(tenant, claim)
             self._serve()
+
+    @asynccontextmanager
+    async def _waiting(self, wanted: str, failure: str, describe: Callable[[], str]) -> AsyncIterator[None]:
+        """A block that waits for what is `wanted`. If it takes too long, raises `Unavailable` that names the `failure`
+        and the state that `describe` returns then."""
+        started = time.monotonic()
+        clock = asyncio.timeout(self._wait_seconds)
+        try:
+            async with clock:
+                yield
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            self._metrics.adapter_refusals.labels(wanted).inc()
+            reason = f"{failure} within {self._wait_seconds:g} s: {describe()}"
+            raise Unavailable(reason, retry_after=retry_hints.SOON) from None
+        finally:
+            self._metrics.adapter_wait_seconds.labels(wanted).observe(time.monotonic() - started)
 
     def _serve(self) -> None:
         if self._turns.waiting:

@@ -15,8 +15,7 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError,
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
-from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
-from peltier_server.runner.isolation import NOT_FINITE, NotFinite, blame, free_memory
+from peltier_server.runner.isolation import NOT_FINITE, ComputeGuard, NotFinite, WorkerReplaced, blame, free_memory
 
 logger = logging.getLogger(__name__)
 

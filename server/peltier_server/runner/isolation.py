@@ -1,9 +1,13 @@
-"""Isolates the rows that fail in a batch, and tells what a failure means for the caller of a row."""
+"""Isolates the rows that fail in a batch, tells what a failure means for the caller of a row, and detects that a
+computation takes too long."""
 
 import gc
 import logging
 import math
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +20,6 @@ from peltier_backbone.machine.memory import is_out_of_memory
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 
 if TYPE_CHECKING:
     from peltier_adapters.gpu.graphs import Graphs
@@ -25,6 +28,43 @@ logger = logging.getLogger(__name__)
 
 NOT_FINITE = "the model's output for this input is not finite"
 _FEW_VALUES = 1024
+
+
+class WorkerReplaced(BaseException):
+    """Another thread has replaced this one, which must end without touching anything.
+
+    It is not an `Exception`, so that code that isolates failures does not treat it as the failure of a row.
+    """
+
+
+class ComputeGuard:
+    """The duration of a thread's current computation, and whether another thread has replaced it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began_at: float | None = None
+        self._replaced = False
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Wraps a computation that may hang. Raises `WorkerReplaced`, whatever its result, if the thread was replaced
+        meanwhile."""
+        self._began_at = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._began_at = None
+                replaced = self._replaced
+            if replaced:
+                raise WorkerReplaced
+
+    def replace_worker(self, after_seconds: float) -> bool:
+        """Replaces the thread if its current computation has taken longer than this; returns whether it did."""
+        with self._lock:
+            began_at = self._began_at
+            self._replaced = began_at is not None and time.monotonic() - began_at > after_seconds
+            return self._replaced
 
 
 class NotFinite(InferenceFailed):

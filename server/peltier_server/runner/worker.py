@@ -21,9 +21,8 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Reduce, Ticket, settle
-from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import TextDecoder
-from peltier_server.runner.isolation import Bisection, blame
+from peltier_server.runner.isolation import Bisection, ComputeGuard, WorkerReplaced, blame
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from peltier_client.protocol.names import TaskReference
 from peltier_server.auth.keyring import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.context import RequestContext
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey, RequestContext
 from peltier_store.registry.records import AdapterRecord, AliasRecord, VersionRecord
 
 NOW = datetime.now(UTC)

@@ -14,7 +14,7 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_client.errors import NotReady
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.sync import RegistrySync
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import RegistryError, RegistryRewound
 from peltier_store.registry.extensions.registry import Registry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.catalog.purge import PurgeTask
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 
 from tests.adapters_store.store.test_commands import make_older
 from tests.server.conftest import Running

@@ -127,7 +127,7 @@ UNMET = frozenset(
         "peltier_server.queue.prices.MAX_CHANGE",
         "peltier_server.queue.prices._MAX_TIME_RATIO",
         "peltier_server.metrics.series._MAX_KEYS_PER_SLOT",
-        "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
+        "peltier_server.runner.supervisor._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",
         "peltier_server.extensions.trainings.worker_process.MAX_PAUSE_SECONDS",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.tiers import MemoryBudget
 
 SIZES = {"a": 3, "b": 4, "c": 5, "d": 2, "e": 7}
 # What they take in the host tier: a file may be lighter than what is built of it.

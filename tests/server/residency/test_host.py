@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.host import HostCache
+from peltier_server.residency.tiers import HostCache
 
 
 @dataclass

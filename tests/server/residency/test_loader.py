@@ -21,10 +21,10 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import Unavailable
+from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import isolation
 from peltier_server.runner.supervisor import WorkerSupervisor

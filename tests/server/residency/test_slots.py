@@ -6,8 +6,8 @@ import gc
 import pytest
 from peltier_client.errors import TooLarge
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.leases import MemoryBudget
 from peltier_server.residency.slots import Slots
+from peltier_server.residency.tiers import MemoryBudget
 
 from tests.server.residency.fake_loader import (
     SIZES,

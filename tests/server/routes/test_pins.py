@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_backbone.backbone import Backbone
-from peltier_server.residency.adapter_key import AdapterKey
+from peltier_server.context import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
 

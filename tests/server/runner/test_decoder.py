@@ -25,8 +25,8 @@ from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import NewTokens, Results, RowsOutcome, Ticket
 from peltier_server.runner import decoder as decoder_module
-from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decoder import StepStats, TextDecoder
+from peltier_server.runner.isolation import ComputeGuard
 from torch.overrides import TorchFunctionMode
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]

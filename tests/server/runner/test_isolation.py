@@ -26,7 +26,7 @@ from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.text.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import isolation
-from peltier_server.runner.compute_guard import ComputeGuard
+from peltier_server.runner.isolation import ComputeGuard
 
 torch.set_num_threads(1)
 load.choose_linear = lambda *_: PlainLinear  # its products in bfloat16 are those of oneDNN

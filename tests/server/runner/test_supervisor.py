@@ -29,8 +29,7 @@ from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.fair_queue import FairQueue
 from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import isolation
-from peltier_server.runner.compute_guard import ComputeGuard
-from peltier_server.runner.isolation import Bisection
+from peltier_server.runner.isolation import Bisection, ComputeGuard
 from peltier_server.runner.supervisor import BACKGROUND_SLOWDOWN, WorkerSupervisor
 from peltier_server.runner.worker import BACKGROUND_NICENESS
 

@@ -11,7 +11,7 @@ import pytest
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.backbone import Backbone
 from peltier_server.queue.batch import TicketBatch
-from peltier_server.runner import isolation, watchdog
+from peltier_server.runner import isolation, supervisor
 from peltier_server.runner.decoder import DecodeGroup
 from peltier_server.runner.worker import Worker
 
@@ -54,7 +54,7 @@ def overdue() -> None:
 def serve_demo(serve, bert, make_artifact, monkeypatch):
     """`async with serve_demo(**settings) as running`: a server that looks often for what is stuck, with the task
     `demo`; over another backbone and of another type where they are given."""
-    monkeypatch.setattr(watchdog, "_MAX_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "_MAX_PAUSE_SECONDS", 0.01)
 
     @asynccontextmanager
     async def start(backbone=bert, task_type="classification", **settings):

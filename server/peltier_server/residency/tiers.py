@@ -1,10 +1,11 @@
-"""The adapters on the device: their leases, and the bytes that they may take."""
+"""The two tiers of adapters in memory: the device, with their leases, and the host. Each has a maximum of bytes."""
 
 import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain
 from typing import Any
 
@@ -14,13 +15,22 @@ from peltier_client.errors import StorageFull
 from peltier_client.protocol.predict import Tier
 
 from peltier_server import retry_hints
+from peltier_server.context import AdapterKey
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
-from peltier_server.residency.turns import Verdict
 
 # Pins leave half of the device to other adapters.
 _PINNED_PARTS = 2
+
+
+class Verdict(Enum):
+    """The result of an item's turn."""
+
+    GRANTED = "granted"
+    # Its tenant is at the bound of its share; the other tenants have their turn.
+    OVER_SHARE = "over share"
+    # There is no room; the item gets the next room before any other.
+    NO_ROOM = "no room"
 
 
 @dataclass(frozen=True)
@@ -259,3 +269,45 @@ class DeviceTier:
         self._metrics.adapters.labels("device").set(self._num_adapters)
         self._metrics.adapter_bytes.labels("device").set(self.used_bytes)
         self._metrics.pinned_adapters.labels("device").set(len(self._pinned))
+
+
+class HostCache:
+    """Evicts the least recently used artifacts first; keeps none larger than the cache. Belongs to the event loop."""
+
+    def __init__(self, max_bytes: int, metrics: Metrics) -> None:
+        self._max_bytes = max_bytes
+        self._metrics = metrics
+        self._artifacts: OrderedDict[AdapterKey, Artifact] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._artifacts)
+
+    def get(self, key: AdapterKey) -> Artifact | None:
+        """The artifact of `key`, if it is in the cache."""
+        if key not in self._artifacts:
+            return None
+        self._artifacts.move_to_end(key)
+        return self._artifacts[key]
+
+    def put(self, key: AdapterKey, artifact: Artifact) -> None:
+        """Keeps `artifact`, and evicts others for it."""
+        if key in self._artifacts or artifact.nbytes > self._max_bytes:
+            return
+        while self.nbytes + artifact.nbytes > self._max_bytes:
+            self.drop(next(iter(self._artifacts)))
+            self._metrics.evictions.labels("host").inc()
+        self._artifacts[key] = artifact
+        self.nbytes += artifact.nbytes
+        self._report()
+
+    def drop(self, key: AdapterKey) -> None:
+        """Removes `key`, if it is in the cache."""
+        artifact = self._artifacts.pop(key, None)
+        if artifact is not None:
+            self.nbytes -= artifact.nbytes
+            self._report()
+
+    def _report(self) -> None:
+        self._metrics.adapters.labels("host").set(len(self._artifacts))
+        self._metrics.adapter_bytes.labels("host").set(self.nbytes)
