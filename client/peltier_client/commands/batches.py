@@ -10,7 +10,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result, url_option
-from peltier_client.commands.tables import Heading, show, shown_minute
+from peltier_client.commands.tables import show, shown_minute
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol.batches import Batch, BatchEndpoint
@@ -167,12 +167,11 @@ def _shown_counts(batch: Batch) -> str:
 
 def _print_batches(found: Iterable[Batch]) -> None:
     """One line per batch."""
-    headings = [Heading("id"), Heading("endpoint"), Heading("status"), Heading("requests", 12)]
     rows = [
         (batch.id, batch.endpoint, batch.status, _shown_counts(batch), _shown_moment(batch.created_at))
         for batch in found
     ]
-    show([*headings, Heading("created", len("2026-11-21"))], rows)
+    show(("id", "endpoint", "status", "requests", "created"), rows, whole=("id", "endpoint", "status"))
 
 
 def _lines(batch: Batch) -> Iterator[str]:

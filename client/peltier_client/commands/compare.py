@@ -32,7 +32,7 @@ from peltier_client.commands.arguments import (
     with_next_steps,
 )
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
-from peltier_client.commands.tables import Heading, print_truncation, show
+from peltier_client.commands.tables import print_truncation, show
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.quality.metrics import MetricValues
@@ -149,9 +149,8 @@ def _print_comparison(found: Comparison) -> None:
     """The metrics of both, the labels and rows that differ, and the verdict in words."""
     console = Console()
     first, second = found.first, found.second
-    names = Heading(first.task, 10), Heading(second.task, 10)
     rows = [_beside(name, first.metrics, second.metrics, name) for name in first.metrics]
-    show([Heading("metric"), *names, Heading("difference")], rows)
+    show(("metric", first.task, second.task, "difference"), rows, whole=("metric", "difference"))
     labels = sorted({*first.classes} & {*second.classes}, key=lambda label: (-abs(_change(found, label)), label))
     by_label = [
         (*_beside(label, first.classes[label], second.classes[label], "f1"), f"{first.classes[label]['support']:.0f}")
@@ -160,12 +159,13 @@ def _print_comparison(found: Comparison) -> None:
     ]
     if by_label:
         console.print()
-        show([Heading("F1 of label", 16), *names, Heading("difference"), Heading("rows")], by_label)
+        names = ("F1 of label", first.task, second.task, "difference", "rows")
+        show(names, by_label, whole=("difference", "rows"))
     if found.differences:
         console.print()
-        headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
         longest = _MAX_SHOWN_CHARS if console.is_terminal else None
-        show(headings, [_differing_row(row, longest) for row in found.differences])
+        names = ("line", "input", "label", first.task, second.task)
+        show(names, [_differing_row(row, longest) for row in found.differences], whole=("line",))
     console.print()
     Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
 

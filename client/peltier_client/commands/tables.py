@@ -1,10 +1,8 @@
-"""What commands print for people. Tables fit to a terminal: with full columns, narrower columns, or as a list. Pipes
-get every value in full."""
+"""What commands print for people: tables that fit to a terminal, or lists where it is too narrow for a table. Pipes get
+every value in full."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 
 import typer
 from rich.cells import cell_len
@@ -21,101 +19,58 @@ from peltier_client.protocol.predict import Term
 
 _GAP = 2
 _PIPE_WIDTH = 1_000_000
-_MAX_WORD_LEN = 24
-
-CellTexts = Sequence[str]
-# A moment is wrapped between its date and its time.
-_DATE = len("2026-11-21")
+_NARROWEST_COLUMN = len("2026-11-21")  # of wrapped values
 _MAX_SHOWN_VALUES = 4
 
 
-@dataclass(frozen=True)
-class Heading:
-    """A column. `floor` is the minimum width to wrap its values to; None keeps each on one line. With `cut`, values are
-    truncated with an ellipsis instead of wrapped."""
+def show(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    whole: Collection[str] = (),
+    cut: Collection[str] = (),
+    console: Console | None = None,
+) -> None:
+    """Print rows of plain text; Rich markup in them is not read.
 
-    name: str
-    floor: int | None = None
-    cut: bool = False
-
-
-def show(headings: Sequence[Heading], rows: Sequence[CellTexts], console: Console | None = None) -> None:
-    """Print rows of plain text; Rich markup in them is not read."""
+    On a narrow terminal long values are wrapped, except in the columns `whole`, and truncated in the columns `cut`.
+    """
     console = console or Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
-    widths = fit(headings, rows, console.width)
-    console.print(_list(headings, rows) if widths is None else _table(headings, rows, widths), highlight=False)
-
-
-def fit(headings: Sequence[Heading], rows: Sequence[CellTexts], width: int) -> list[int] | None:
-    """The width of each column so that all fit into `width`; None if a column would be below its floor."""
-    columns = [[row[number] for row in rows] for number in range(len(headings))]
-    wanted = [_widest([heading.name, *values]) for heading, values in zip(headings, columns, strict=True)]
-    room = width - _GAP * (len(headings) - 1)
-    if sum(wanted) <= room:
-        return wanted
-    # Keep words whole if there is room.
-    for longest_word in (_MAX_WORD_LEN, 0):
-        floors = [_floor(*column, longest_word) for column in zip(headings, columns, strict=True)]
-        if sum(floors) <= room:
-            return _share(floors, wanted, room - sum(floors))
-    return None
-
-
-def _floor(heading: Heading, values: Sequence[str], longest_word: int) -> int:
-    least = _widest(values)
-    if heading.floor is not None:
-        words = 0 if heading.cut else _widest([word for value in values for word in value.split()])
-        least = min(least, max(heading.floor, min(words, longest_word)))
-    return max(least, _widest(heading.name.split()))
-
-
-def _widest(texts: Sequence[str]) -> int:
-    return max(map(cell_len, texts), default=0)
-
-
-def _share(floors: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
-    """Share the room above the floors equally, up to what each column wants."""
-    widths = list(floors)
-    by_need = sorted(range(len(floors)), key=lambda number: wanted[number] - floors[number])
-    for place, number in enumerate(by_need):
-        given = min(wanted[number] - floors[number], room // (len(floors) - place))
-        widths[number] += given
-        room -= given
-    return widths
-
-
-def _table(headings: Sequence[Heading], rows: Sequence[CellTexts], widths: Sequence[int]) -> Table:
-    columns = [
-        Column(heading.name, width=width, no_wrap=heading.cut, overflow="ellipsis" if heading.cut else "fold")
-        for heading, width in zip(headings, widths, strict=True)
-    ]
-    for column in columns:
-        # Headings wrap even if their values are truncated.
-        column.header = Text(str(column.header), no_wrap=False, overflow="fold")
-    table = Table(*columns, box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+    least = sum(
+        width if name in whole else min(width, _NARROWEST_COLUMN) for name, width in zip(names, widths, strict=True)
+    )
+    if least + _GAP * (len(names) - 1) > console.width:
+        console.print(_list(names, rows), highlight=False)
+        return
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for name in names:
+        table.add_column(Text(name, overflow="fold"), no_wrap=name in whole, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+        cells = zip(names, row, strict=True)
+        table.add_row(
+            *(Text(cell, no_wrap=True, overflow="ellipsis") if name in cut else Text(cell) for name, cell in cells)
+        )
+    console.print(table, highlight=False)
 
 
-def _list(headings: Sequence[Heading], rows: Sequence[CellTexts]) -> RenderableType:
-    """Each row as lines of a name and a value, without empty values."""
-    blocks: list[RenderableType] = []
-    width = max(cell_len(heading.name) for heading in headings)
+def _list(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    """Each row as lines of a name and a value, without empty values, after an empty line."""
+    width = max(map(cell_len, names))
+    grids: list[RenderableType] = []
     for row in rows:
         grid = Table.grid(Column(width=width), Column(overflow="fold"), padding=(0, _GAP, 0, 0))
-        for heading, value in zip(headings, row, strict=True):
+        for name, value in zip(names, row, strict=True):
             if value:
-                grid.add_row(Text(heading.name, style="bold"), Text(value))
-        blocks += [Text(), grid]
-    return Group(*islice(blocks, 1, None))
+                grid.add_row(Text(name, style="bold"), Text(value))
+        grids += [grid, Text()]
+    return Group(*grids[:-1])
 
 
 def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
     """One line per adapter, from its newest version."""
-    headings = ("version", "preset", "task", "labels", "size", "published")
     rows = [
         (
             adapter.name,
@@ -128,8 +83,8 @@ def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
         )
         for adapter in adapters
     ]
-    floors = (None, 12, None, None, None, _DATE)
-    show([Heading("name", 12), *map(Heading, headings, floors)], rows)
+    names = ("name", "version", "preset", "task", "labels", "size", "published")
+    show(names, rows, whole=("version", "task", "labels", "size"))
 
 
 def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None:
@@ -148,8 +103,8 @@ def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None
         )
         for version in versions
     ]
-    headings = [Heading("version"), Heading("created", _DATE), Heading("preset", 9), Heading("size")]
-    show([*headings, Heading("sha256", 10, cut=True), Heading("state", 12), Heading("aliases", 12)], rows)
+    names = ("version", "created", "preset", "size", "sha256", "state", "aliases")
+    show(names, rows, whole=("version", "size"), cut=("sha256",))
 
 
 def print_aliases(aliases: Iterable[Alias]) -> None:
@@ -158,7 +113,7 @@ def print_aliases(aliases: Iterable[Alias]) -> None:
         (alias.alias, shown_split(alias.versions), shown_minute(alias.created_at), alias.created_by)
         for alias in aliases
     ]
-    show([Heading("alias", 12), Heading("means", 16), Heading("since", _DATE), Heading("by", 12)], rows)
+    show(("alias", "means", "since", "by"), rows)
 
 
 def shown_split(split: Split) -> str:
@@ -177,7 +132,7 @@ def shown_live(version: UploadedVersion) -> str:
 def print_alias_history(changes: Iterable[AliasChange]) -> None:
     """One line per change."""
     rows = [(_second(change.created_at), change.created_by, shown_split(change.versions)) for change in changes]
-    show([Heading("at"), Heading("who", 12), Heading("means", 24)], rows)
+    show(("at", "who", "means"), rows, whole=("at",))
 
 
 def print_audit(records: Iterable[AuditRecord]) -> None:
@@ -192,8 +147,7 @@ def print_audit(records: Iterable[AuditRecord]) -> None:
         )
         for record in records
     ]
-    headings = [Heading("at", _DATE), Heading("tenant", 12), Heading("who", 12), Heading("did", 16)]
-    show([*headings, Heading("detail", 20)], rows)
+    show(("at", "tenant", "who", "did", "detail"), rows)
 
 
 def print_keys(keys: Iterable[KeyInfo]) -> None:
@@ -202,8 +156,7 @@ def print_keys(keys: Iterable[KeyInfo]) -> None:
         (key.prefix, key.tenant, ", ".join(key.scopes), key.note, shown_minute(key.created_at), _shown_end(key))
         for key in keys
     ]
-    headings = [Heading("prefix"), Heading("tenant", 12), Heading("scopes", 8), Heading("note", 16)]
-    show([*headings, Heading("made", _DATE), Heading("ends", _DATE)], rows)
+    show(("prefix", "tenant", "scopes", "note", "made", "ends"), rows, whole=("prefix",))
 
 
 def print_tenants(tenants: Iterable[TenantInfo]) -> None:
@@ -211,8 +164,8 @@ def print_tenants(tenants: Iterable[TenantInfo]) -> None:
     rows = [
         (tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas)) for tenant in tenants
     ]
-    quotas = (Heading(name.replace("_", " ")) for name in TenantQuotas.model_fields)
-    show([Heading("tenant", 12), *quotas], rows)
+    quotas = (name.replace("_", " ") for name in TenantQuotas.model_fields)
+    show(("tenant", *quotas), rows)
 
 
 def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
@@ -223,7 +176,7 @@ def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
         Console(stderr=True, soft_wrap=True).print(_provenance(predictions), highlight=False)
         return
     rows = [(text, _answer(found), _score(found)) for text, found in zip(texts, predictions, strict=True)]
-    show([Heading("text", 24), Heading("answer", 16), Heading("score", 12)], rows)
+    show(("text", "answer", "score"), rows)
     Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
 
 
@@ -235,7 +188,7 @@ def print_task_answers(found: Mapping[str, Predictions | PeltierError]) -> None:
         for task, one in answered
     ]
     if rows:
-        show([Heading("task", 16), Heading("version"), Heading("answer", 16), Heading("score", 12)], rows)
+        show(("task", "version", "answer", "score"), rows, whole=("version",))
 
 
 def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import typer
 from rich.console import Console
 
-from peltier_client.commands.tables import Heading, show, shown_minute
+from peltier_client.commands.tables import show, shown_minute
 from peltier_client.protocol.trainings import Training, TrainingEvent, TrainingProgress, TrainingSummary
 from peltier_client.synchronous import Client
 
@@ -63,8 +63,7 @@ def print_trainings(trainings: Iterable[TrainingSummary]) -> None:
         )
         for training in trainings
     ]
-    headings = [Heading("id"), Heading("task", 12), Heading("status"), Heading("progress", 12)]
-    show([*headings, Heading("created", len("2026-11-21")), Heading("result", 20)], rows)
+    show(("id", "task", "status", "progress", "created", "result"), rows, whole=("id", "status"))
 
 
 def print_training(training: Training) -> None:

@@ -1,20 +1,138 @@
-"""Tables on terminals and in pipes."""
+"""Tables, in a pipe, as JSON and in a narrow terminal."""
 
+import json
+import re
 from io import StringIO
+from typing import Any
 
 import pytest
-from peltier_client.commands.tables import Heading, fit, show
+from peltier_client.commands.tables import show
 from rich.console import Console
 
-HEADINGS = [Heading("name", 12), Heading("at", 10), Heading("digest", 10, cut=True), Heading("count")]
+from tests.client.conftest import KEY, QUOTAS, TENANT, VERSION, adapter, alias, outlined, summary
+from tests.client.typed_commands import Peltier, peltier
+
+__all__ = ["peltier"]
+
+LONG = "intents-of-customers.of-the-bank_in-every-language.with-slang-2"
+WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
+    "list": (
+        ("list",),
+        {
+            "adapters": [
+                {**summary(LONG), "latest": outlined({**VERSION, "name": LONG, "preset": "unipelt-apl-central"})}
+            ]
+        },
+        [LONG, "unipelt-apl-central", "classification"],
+    ),
+    "keys": (
+        ("keys", "list"),
+        {
+            "keys": [
+                {
+                    **KEY,
+                    "tenant": LONG,
+                    "scopes": ["admin", "predict", "publish"],
+                    "note": "nightly scoring of the [data] warehouse, asked for by the team of risk",
+                    "revoked_at": KEY["created_at"],
+                }
+            ]
+        },
+        [LONG, "nightly scoring of the [data] warehouse, asked for by the team of risk", "abcdefgh"],
+    ),
+    "tenants": (
+        ("tenants", "list"),
+        {"tenants": [{**TENANT, "name": LONG, "quotas": {**QUOTAS, "max_stored_bytes": 2**40}}]},
+        [LONG, "1,099,511,627,776"],
+    ),
+    "audit": (
+        ("audit",),
+        {
+            "records": [
+                {
+                    "id": 1,
+                    "at": VERSION["created_at"],
+                    "tenant": LONG,
+                    "actor": "key:abcdefgh",
+                    "action": "deprecate",
+                    "subject": f"{LONG}@12",
+                    "detail": {"reason": "slower than the version before it, and no better on any set"},
+                }
+            ]
+        },
+        [LONG, f"deprecate {LONG}@12", "reason: slower than the version before it, and no better on any set"],
+    ),
+    "aliases": (
+        ("alias", "sst2"),
+        {"aliases": [{**alias({"1": 0.9, "2": 0.1}), "alias": LONG, "created_by": f"oidc:{LONG}"}]},
+        [LONG, "version 1 (0.9), version 2 (0.1)", f"oidc:{LONG}"],
+    ),
+    "versions": (
+        ("versions", "sst2"),
+        {
+            "versions": [
+                outlined({**VERSION, "preset": "unipelt-apl-central", "deprecation": "slower than the one before"})
+            ]
+        },
+        ["unipelt-apl-central", "deprecated: slower than the one before", f"{LONG}, production (0.9)"],
+    ),
+    "alias": (
+        ("alias", "sst2", "live", "--history"),
+        {"changes": [{**alias({str(number): 0.2 for number in range(1001, 1006)}), "created_by": f"oidc:{LONG}"}]},
+        [f"oidc:{LONG}", "version 1005 (0.2)"],
+    ),
+}
+
+# What the server answers to a command's second request.
+SECOND = {"versions": {**adapter("sst2"), "aliases": {LONG: {"1": 1.0}, "production": {"1": 0.9, "2": 0.1}}}}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+    """Each row of a table is one line with complete values."""
+    words, body, values = WIDE[name]
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
+    lines = peltier(*words).out.splitlines()
+    assert len(lines) == 2
+    assert all(value in lines[1] for value in values)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+    """`--json` prints the contents of each table as one JSON document, and nothing else."""
+    words, body, _ = WIDE[name]
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
+    outcome = peltier(*words, "--json")
+    assert outcome.err == ""
+    key = next(iter(body))
+    assert len(json.loads(outcome.out)[key]) == len(body[key])
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("name", WIDE)
+def test_a_terminal_can_be_narrow(peltier, monkeypatch, server, answer, name, columns):
+    """No line is longer than the terminal, and every word of ordinary length is complete."""
+    words, body, values = WIDE[name]
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", peltier(*words).out)
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= columns
+    pieces = set(shown.split())
+    assert all(word in pieces for value in values for word in value.split() if len(word) <= 10)
+    assert min(len(piece) for line in shown.splitlines()[1:] for piece in [line.strip()] if piece) >= 2
+
+
+NAMES = ("name", "at", "digest", "count")
 ROWS = [("a" * 63, "2026-11-21 10:00", "0123456789abcdef" * 4, "12"), ("short [b]name", "", "z" * 64, "1")]
 
 
-def shown(width: int | None) -> list[str]:
+def shown(width, rows=ROWS):
     """The lines on a terminal of so many columns, or in a pipe."""
-    file = StringIO()
-    show(HEADINGS, ROWS, Console(file=file, width=width, force_terminal=width is not None, color_system=None))
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    console = Console(file=StringIO(), width=width, force_terminal=width is not None, color_system=None)
+    show(NAMES, rows, whole=("count",), cut=("digest",), console=console)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
 def test_a_pipe_gets_every_value_whole() -> None:
@@ -27,11 +145,11 @@ def test_a_pipe_gets_every_value_whole() -> None:
 
 @pytest.mark.parametrize("width", [45, 60, 80, 120])
 def test_a_narrow_terminal_wraps_and_cuts(width: int) -> None:
-    """No line is longer than the terminal, no column narrower than its floor, and a count is never cut."""
+    """No line is longer than the terminal, no column narrower than a date, and a count is never cut."""
     lines = shown(width)
     assert max(map(len, lines)) <= width
     assert any("12" in line.split() for line in lines)
-    assert all(word in " ".join(lines) for word in ("2026-11-21", "10:00", "name", "digest", "aaaaaaaaaaaa"))
+    assert all(word in " ".join(lines) for word in ("2026-11-21", "10:00", "name", "digest", "a" * 10))
     assert any(line.endswith("…") or "… " in line for line in lines)
 
 
@@ -44,12 +162,6 @@ def test_too_many_columns_become_a_list() -> None:
     assert sum(line.startswith("at ") for line in lines) == 1
 
 
-def test_columns_share_what_is_left() -> None:
-    """Each gets what it wants where that is little, and an equal part of the rest otherwise."""
-    headings = [Heading("a", 4), Heading("b", 4), Heading("c")]
-    rows = [("x" * 40, "x" * 6, "x" * 5)]
-    assert fit(headings, rows, 80) == [40, 6, 5]
-    assert fit(headings, rows, 30) == [15, 6, 5]
-    assert fit(headings, rows, 17) == [4, 4, 5]
-    assert fit(headings, rows, 16) is None
-    assert fit(headings, [], 16) == [1, 1, 1]
+def test_a_table_may_have_no_row():
+    """Its names are shown."""
+    assert shown(40, []) == ["name  at  digest  count"]
