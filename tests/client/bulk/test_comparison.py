@@ -31,6 +31,9 @@ def test_two_versions_of_each_type_are_compared(case: dict[str, Any]) -> None:
     found = compare("rows.jsonl", rows, sides, None, max_shown=len(rows))
     assert found.task_type == case["kind"]
     assert expected_of(found) == case["expected"]
+    better = {"regression": "nearer", "ranking": "better"}.get(case["kind"], "right")
+    assert f"only task@1 is {better} on {found.only_first_right}, only task@2 on" in found.verdict
+    assert ("queries." in found.verdict) == (case["kind"] == "ranking")
 
 
 def expected_of(found: Any) -> dict[str, Any]:

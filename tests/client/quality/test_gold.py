@@ -1,11 +1,13 @@
-"""Labels as files have them."""
+"""Labels as files have them, and their names."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 from peltier_client.errors import InvalidInput
-from peltier_client.quality.gold import read_entities, read_label, read_labels, read_number, show_entities
+from peltier_client.quality.gold import read_answers, read_entities, read_label, read_labels, read_number, show_entities
+from peltier_client.quality.label_names import json_name, json_spelling
 
 NAMES = ["food", "price", "a|b"]
 
@@ -62,6 +64,7 @@ def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[
         (lambda: read_label(float("nan"), NAMES), "must be a text or a number"),
         (lambda: read_labels("food|price", NAMES, None), "write a JSON list, or give --label-separator"),
         (lambda: read_labels("['food']", NAMES, None), "is not JSON"),
+        (lambda: read_answers({"text": "the Alps"}), r"answers \{'text': 'the Alps'\} cannot be read"),
         (lambda: read_number("many"), "not a finite number"),
         (lambda: read_number(float("nan")), "not a finite number"),
     ],
@@ -88,3 +91,26 @@ def test_what_has_no_entities_is_refused(cell: Any):
     """In one sentence with the form."""
     with pytest.raises(InvalidInput, match=r"has no entities; they must be a list such as \[\{"):
         read_entities(cell)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [(1, "1"), (1.0, "1"), (0.5, "0.5"), (True, "true"), ("1.0", "1.0"), (" a", " a"), (1e20, str(10**20))],
+)
+def test_a_value_has_one_name(label: Any, name: str) -> None:
+    """A whole number is an integer however it is written; texts stay."""
+    assert json_name(label) == name
+
+
+@pytest.mark.parametrize("label", [None, math.nan, math.inf, "", " ", [], {}])
+def test_other_values_have_none(label: Any) -> None:
+    """Not even by their names in Python."""
+    assert json_name(label) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling"), [("1.0", "1"), ("-0.0", "0"), ("TRUE", "true"), ("1.10", "1.10"), ("01", "01"), ("a", "a")]
+)
+def test_a_cell_has_the_spelling_of_json(text: str, spelling: str) -> None:
+    """If it stands for a whole number or a boolean."""
+    assert json_spelling(text) == spelling
