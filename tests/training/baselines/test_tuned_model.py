@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_training.baselines.tuned_model import Fastfood, FullTuning, Subspace, dropout_rates, hadamard
+from peltier_training.baselines.tuned_model import Fastfood, Subspace, dropout_rates, hadamard
 from peltier_training.data.dataset import pad_rows
 from peltier_training.errors import TrainingError
 from scipy.linalg import hadamard as matrix
@@ -35,7 +35,7 @@ def test_padded_rows_say_what_packed_ones_say(bert: Backbone, encoder: PreTraine
     rows = [bert.tokenizer.encode(text, max_tokens=32) for text in TEXTS]
     assert inputs["attention_mask"].sum(1).tolist() == [len(row.ids) for row in rows]
     with torch.no_grad():
-        hidden = FullTuning(encoder)(**inputs).last_hidden_state
+        hidden = encoder(**inputs).last_hidden_state
         packed = bert.bert(bert.pack(rows))
     torch.testing.assert_close(hidden[inputs["attention_mask"].bool()], packed, atol=2e-5, rtol=1e-4)
 

@@ -13,8 +13,11 @@ from peltier_training.fit.objective import (
     RankingObjective,
     SpanObjective,
     TextObjective,
+    create_objective,
 )
 from torch.nn import functional as F
+
+from tests.training.conftest import MakeRun
 
 # Relevance and query of five documents of two queries, mixed.
 LABELS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [3.0, 1.0], [1.0, 1.0]])
@@ -40,10 +43,10 @@ def test_regression_minimises_the_squared_error():
     assert loss.item() == pytest.approx(2.5)
 
 
-def test_a_number_has_no_divergence():
+def test_a_number_has_no_divergence(make_run: MakeRun):
     """Whatever weight a regression is given."""
-    assert HeadObjective("regression", 1.0).consistency == 0.0
-    assert HeadObjective("multilabel", 0.5).consistency == 0.5
+    assert create_objective(make_run("regression"), 1.0).consistency == 0.0
+    assert create_objective(make_run("multilabel"), 0.5).consistency == 0.5
 
 
 def test_texts_minimise_a_cross_entropy_a_token():

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.baselines.method_check import check_baseline
-from peltier_training.baselines.tuning import HeadTuning, TextTuning, Tuning
+from peltier_training.baselines.tuning import HeadTuning, TextTuning
 from peltier_training.config.run import Run
 from peltier_training.config.task import create_task
 from peltier_training.data.data import LabelledData
@@ -47,8 +47,8 @@ class BaselineLearner:
         self.task = create_task(run, backbone, data.labels, data.train.examples)
         self._reference = create_reference(backbone)
         torch.manual_seed(run.hyperparameters.seed)
-        tuning = TextTuning if config.generates else HeadTuning
-        self.tuning: Tuning = tuning(run, backbone, self.task)
+        tuning: type[HeadTuning | TextTuning] = TextTuning if config.generates else HeadTuning
+        self.tuning = tuning(run, backbone, self.task)
         start_at_mean(self.tuning.model, self.task, data.train.examples)
         self.device = self.tuning.device
         self.pooling: str | None = None
@@ -75,13 +75,19 @@ class BaselineLearner:
 
     def describe(self, record: TrainingRecord) -> Subject:
         """The subject of its report."""
-        reason = self._method.reason(self._config)
-        return Subject(self._run.task, self._run.preset, self._reference, self.task, record, reason=reason)
+        return Subject(
+            name=self._run.task,
+            preset=self._run.preset,
+            reason=self._method.reason(self._config),
+            backbone=self._reference,
+            task=self.task,
+            training=record,
+        )
 
     def parameters(self) -> ParameterCounts:
         """What the method trains."""
         num = self._method.count_parameters(self.settings, self._config)
-        return ParameterCounts.create_tuned(num, self._config, self.tuning.model)
+        return ParameterCounts.create((), self._config, self.tuning.model, num)
 
 
 class BaselineTrainer(JudgedTrainer):

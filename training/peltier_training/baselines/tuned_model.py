@@ -99,21 +99,6 @@ class Fastfood(nn.Module):
         return hadamard(mixed * self.gauss)[: self._size] / self._divisor
 
 
-class FullTuning(nn.Module):
-    """Full fine-tuning: every parameter of a transformers model."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, **inputs: Any) -> Any:
-        """The outputs of the model."""
-        return self.model(**inputs)
-
-    def tuned(self) -> nn.Module:
-        return self.model
-
-
 def check_dimension(dimension: int, num_tensors: int) -> None:
     """Raise a `TrainingError` for a dimension that leaves no trainable number besides the scales."""
     if dimension <= num_tensors:
@@ -176,7 +161,7 @@ def dropout_rates(config: PreTrainedConfig, rate: float) -> dict[str, float]:
 class TunedEncoder(nn.Module):
     """A tuned encoder with the head of an adapter; logits [rows, outputs], or those of all tokens [tokens, outputs]."""
 
-    def __init__(self, body: FullTuning | Subspace, spec: HeadSpec, backbone: Backbone, dropout: float) -> None:
+    def __init__(self, body: nn.Module, spec: HeadSpec, backbone: Backbone, dropout: float) -> None:
         super().__init__()
         self.body, self._spec, self._dropout = body, spec, dropout
         drawn = head.init(spec, backbone, torch.Generator().manual_seed(torch.initial_seed() % 2**63))
@@ -212,7 +197,7 @@ class TunedPairs(TunedEncoder):
 class TunedT5(nn.Module):
     """A tuned T5; next-token logits [labelled tokens, vocabulary]."""
 
-    def __init__(self, body: FullTuning | Subspace) -> None:
+    def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.body = body
 
@@ -222,7 +207,6 @@ class TunedT5(nn.Module):
         return logits[label_grid != IGNORED]
 
 
-def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:
-    if "dimension" not in settings:
-        return FullTuning(model)
-    return Subspace(model, dimension=int(settings["dimension"]), seed=seed)
+def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> nn.Module:
+    """The model itself for full fine-tuning, else its `Subspace`."""
+    return Subspace(model, dimension=int(settings["dimension"]), seed=seed) if "dimension" in settings else model

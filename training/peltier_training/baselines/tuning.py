@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from peltier_adapters.presets.baselines import BASELINES
@@ -17,10 +17,10 @@ from peltier_backbone.load import load_backbone
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.tokenizer import Tokenizer
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.baselines.tuned_model import (
+    Subspace,
     TunedEncoder,
     TunedPairs,
     TunedT5,
@@ -43,23 +43,6 @@ _MAX_ROWS = 64
 _weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
 
 
-class Tuning(Protocol):
-    """What the trainer of a baseline needs."""
-
-    model: nn.Module
-    objective: Objective
-    device: torch.device
-
-    def rows(self, examples: Sequence[Example]) -> Dataset[Any] | list[TextRow]:
-        """The dataset of `examples` for `collate`."""
-
-    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
-        """The model's inputs, and `labels` for the objective."""
-
-    def examine(self, examples: Sequence[Example]) -> Evaluation:
-        """The evaluation of the current model. Raises a `TrainingError` if its outputs are not finite."""
-
-
 @dataclass(frozen=True)
 class _Reader:
     """What reading texts needs, without the frozen weights, which nothing runs."""
@@ -69,7 +52,8 @@ class _Reader:
 
 
 class HeadTuning:
-    """An encoder with a head."""
+    """An encoder with a head: its `rows` are a dataset for `collate`, which gives the inputs of `model` and the
+    `labels` of `objective`."""
 
     def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
         baseline, numbers = BASELINES[run.preset], run.hyperparameters
@@ -149,7 +133,7 @@ class TextTuning:
                 raise diverged(self._run) from None
 
     def _save(self, folder: str) -> None:
-        tuned = self._body.tuned()
+        tuned = self._body.tuned() if isinstance(self._body, Subspace) else self._body
         assert isinstance(tuned, PreTrainedModel)
         if not all(bool(tensor.isfinite().all()) for tensor in tuned.parameters()):
             raise diverged(self._run)

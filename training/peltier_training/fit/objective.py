@@ -1,8 +1,8 @@
 """The training objectives: a class for each kind of outputs, and AdaMix's consistency between two passes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from peltier_adapters.spec.tasks import TaskType
@@ -19,35 +19,31 @@ DEFAULT_SPARSE_TEMPERATURE = 1.0
 DEFAULT_FLOPS_WEIGHT = 1e-3
 
 
-class Objective(Protocol):
-    """A task's loss, and AdaMix's consistency between two passes."""
+class Objective(ABC):
+    """A task's loss, and AdaMix's consistency between two passes, which only outputs that are distributions have."""
 
-    @property
-    def consistency(self) -> float:
-        """The weight of the consistency loss; 0 disables it."""
+    consistency: float = 0.0  # the weight of the consistency loss; 0 disables it
 
+    @abstractmethod
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of one pass."""
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         """The divergence of two passes over rows of these lengths in tokens."""
+        raise AssertionError(f"{type(self).__name__} has no consistency loss")
 
     def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> tuple[int, int] | None:
         """The numbers of terms of which the loss and the divergence of such rows are means; None if a term depends on
         several rows."""
+        return None
 
 
 @dataclass(frozen=True)
-class HeadObjective:
+class HeadObjective(Objective):
     """The objective of a head's logits [rows, outputs], or [tokens, outputs] of a head of tokens."""
 
     type: TaskType
-    weight: float
-
-    @property
-    def consistency(self) -> float:
-        """Regression has no divergence, because a single number is not a distribution (docs/methods/adamix.md)."""
-        return 0.0 if self.type == "regression" else self.weight
+    consistency: float = 0.0
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         match self.type:
@@ -87,18 +83,19 @@ def create_objective(run: Run, consistency: float) -> Objective:
             return MaxSimObjective(run.embedding.temperature or DEFAULT_TEMPERATURE)
         case "span":
             return SpanObjective(consistency)
-    return HeadObjective(run.task_type, consistency)
+    # A single number is not a distribution (docs/methods/adamix.md).
+    return HeadObjective(run.task_type, 0.0 if run.task_type == "regression" else consistency)
 
 
 @dataclass(frozen=True)
-class TextObjective:
+class TextObjective(Objective):
     """The objective of next-token logits [tokens, vocabulary] over the target texts with their end tokens.
 
     The cross-entropy is a mean over tokens. A text's divergence is the sum over its tokens, and a batch's
     the mean over rows, as with a head. (AdaMix's code has the mean over tokens, times 100.)
     """
 
-    consistency: float
+    consistency: float = 0.0
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(logits.float(), labels)
@@ -111,7 +108,7 @@ class TextObjective:
 
 
 @dataclass(frozen=True)
-class RankingObjective:
+class RankingObjective(Objective):
     """The objective of scores [rows, 1]. `labels` [rows, 2] are the relevance of each document and the number of its
     query (`Labels.targets`).
 
@@ -121,7 +118,6 @@ class RankingObjective:
     """
 
     loss: str
-    consistency: float = 0.0  # a single number is not a distribution
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         scores, relevance, queries = logits[:, 0], labels[:, 0], labels[:, 1]
@@ -129,12 +125,6 @@ class RankingObjective:
         if self.loss == "pairwise":
             return _pairwise(scores, relevance, together)
         return _listwise(scores, relevance, together)
-
-    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
-        raise AssertionError("a ranking has no consistency loss")
-
-    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
-        return None
 
 
 def _pairwise(scores: Tensor, relevance: Tensor, together: Tensor) -> Tensor:
@@ -153,7 +143,7 @@ def _listwise(scores: Tensor, relevance: Tensor, together: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class EmbeddingObjective:
+class EmbeddingObjective(Objective):
     """The objective of the embeddings [pairs, 2, size] of pairs. `labels` are scores [pairs], or the numbers [pairs, 2]
     of the texts of pairs that belong together (`Labels.targets`).
 
@@ -167,18 +157,11 @@ class EmbeddingObjective:
 
     dimensions: Sequence[int] = ()
     temperature: float = DEFAULT_TEMPERATURE
-    consistency: float = 0.0  # an embedding is not a distribution
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         sizes = {*self.dimensions, logits.shape[-1]}
         losses = [self._loss(F.normalize(logits[..., :size], dim=-1), labels) for size in sizes]
         return torch.stack(losses).mean()
-
-    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
-        raise AssertionError("an embedding has no consistency loss")
-
-    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
-        return None
 
     def _loss(self, vectors: Tensor, labels: Tensor) -> Tensor:
         first, second = vectors.unbind(1)
@@ -188,7 +171,7 @@ class EmbeddingObjective:
 
 
 @dataclass(frozen=True)
-class SparseObjective:
+class SparseObjective(Objective):
     """The objective of the logits [pairs, 2, vocabulary] of pairs, whose weights are log(1 + relu(logit)): a ranking
     loss and the FLOPS loss times `flops_weight` (Formal et al. 2021, "SPLADE v2", Eq. 2 to 5).
 
@@ -198,7 +181,6 @@ class SparseObjective:
 
     flops_weight: float = DEFAULT_FLOPS_WEIGHT
     temperature: float = DEFAULT_SPARSE_TEMPERATURE
-    consistency: float = 0.0  # an embedding is not a distribution
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         weights = logits.relu().log1p()
@@ -209,32 +191,19 @@ class SparseObjective:
             ranking = _in_batch(first @ second.T / self.temperature, labels)
         return ranking + self.flops_weight * weights.mean(0).square().sum()
 
-    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
-        raise AssertionError("an embedding has no consistency loss")
-
-    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
-        return None
-
 
 @dataclass(frozen=True)
-class MaxSimObjective:
+class MaxSimObjective(Objective):
     """The objective of the similarities [pairs, pairs] of each first text with each second text (`similarities`): the
     softmax cross-entropy of Khattab and Zaharia (2020, section 3.3), among all second texts of the batch as in
     `EmbeddingObjective`. Pairs with scores have the squared error of their similarity."""
 
     temperature: float = DEFAULT_TEMPERATURE
-    consistency: float = 0.0  # an embedding is not a distribution
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.dim() == 1:
             return F.mse_loss(logits.diagonal(), labels)
         return _in_batch(logits / self.temperature, labels)
-
-    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
-        raise AssertionError("an embedding has no consistency loss")
-
-    def num_terms(self, labels: Tensor, lengths: Sequence[int]) -> None:
-        return None
 
 
 def _in_batch(scores: Tensor, numbers: Tensor) -> Tensor:
@@ -252,7 +221,7 @@ def _known(numbers: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SpanObjective:
+class SpanObjective(Objective):
     """The objective of the logits [tokens, 2] of packed rows, back to back: starts and ends are distributions over the
     tokens of a row. `labels` [rows, 3] have the tokens at which an answer starts and ends, and the row's number of
     tokens. Losses are means over rows, starts and ends."""

@@ -81,24 +81,15 @@ class ParameterCounts(Spec):
     trained: PartParameters
 
     @classmethod
-    def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
-        rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
-        return cls._of(rows, count_parameters(parts, config), config, model)
-
-    @classmethod
-    def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "ParameterCounts":
-        """The counts of a baseline's tuned `model`, which has no parts; its method gives `total`."""
-        return cls._of((), total, config, model)
-
-    @classmethod
-    def _of(
-        cls, parts: tuple[PartParameters, ...], total: int, config: BackboneConfig, model: nn.Module
+    def create(
+        cls, parts: Parts, config: BackboneConfig, model: nn.Module, total: int | None = None
     ) -> "ParameterCounts":
+        """The counts of a trained `model` of `parts`; a baseline has none, and its method gives the `total`."""
         trained = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
         return cls(
             backbone=config.num_parameters,
-            parts=parts,
-            total=_row("total", total, config),
+            parts=tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts),
+            total=_row("total", count_parameters(parts, config) if total is None else total, config),
             trained=_row("trained", trained, config),
         )
 

@@ -141,10 +141,8 @@ class GateMap(Spec):
         return cls(rows=len(evaluation.found), means=means)
 
 
-class Report(Spec):
-    """Everything about one run. A baseline has a `reason` instead of an artifact. Only the answers of the task's type
-    are present; only UniPELT has `gates`, and only AdaMix `merging`. `majority` is the best constant answer, to compare
-    `metrics` with. Older reports lack `warnings`, `majority`, `resolved`, `label_scores` and `mistakes`."""
+class Subject(Spec):
+    """The subject of a report: the task, preset, backbone and training, and the artifact or the `reason` for none."""
 
     format_version: Literal[1] = 1
     name: str
@@ -154,6 +152,19 @@ class Report(Spec):
     backbone: BackboneRef
     task: TaskSpec
     training: TrainingRecord
+
+    @classmethod
+    def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
+        names = ("name", "preset", "backbone", "task", "training")
+        file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
+        return cls(artifact=file, **{name: getattr(manifest, name) for name in names})
+
+
+class Report(Subject):
+    """Everything about one run. A baseline has a `reason` instead of an artifact. Only the answers of the task's type
+    are present; only UniPELT has `gates`, and only AdaMix `merging`. `majority` is the best constant answer, to compare
+    `metrics` with. Older reports lack `warnings`, `majority`, `resolved`, `label_scores` and `mistakes`."""
+
     metrics: dict[str, float]
     metric: str
     warnings: tuple[str, ...] = ()
@@ -170,24 +181,6 @@ class Report(Spec):
     samples: tuple[Sample, ...] | None = None
     gates: GateMap | None = None
     merging: Merging | None = None
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The subject of a report: the task, preset, backbone and training, and the artifact or the `reason` for none."""
-
-    name: str
-    preset: str
-    backbone: BackboneRef
-    task: TaskSpec
-    training: TrainingRecord
-    artifact: ArtifactFile | None = None
-    reason: str | None = None
-
-    @classmethod
-    def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
-        file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
-        return cls(manifest.name, manifest.preset, manifest.backbone, manifest.task, manifest.training, file)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from peltier_training.config.preparation import Prepared, check_settings, fill_i
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data, LabelledData, read_labelled, skipped_lines
 from peltier_training.data.examples import are_scored
-from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import ALL, Description, SweepLayer, SweepTask
 from peltier_training.sweep.trial import Trial
@@ -38,14 +37,6 @@ class TaskData:
     digests: Mapping[str, str]
     skipped: Sequence[str]
     are_scored: bool
-
-    @property
-    def labels(self) -> Labels:
-        return self.rows.labels
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.rows.train.examples)
 
     @classmethod
     def read(cls, task: SweepTask, root: Path) -> "TaskData":
@@ -148,16 +139,17 @@ class Grid:
             merge_report=given.methods[method].merge_report,
         )
         run.check()
-        return resolve(run, self._config, source.labels, is_scored=source.are_scored)
+        return resolve(run, self._config, source.rows.labels, is_scored=source.are_scored)
 
     def _trial(self, run: Run, method: str, size: int | None, axes: Mapping[str, str]) -> Trial:
         source, dev_rows = self._sources[run.task], self._description.dev_rows or 0
-        if (size or 1) + dev_rows > source.num_rows:
+        num_rows = len(source.rows.train.examples)
+        if (size or 1) + dev_rows > num_rows:
             raise TrainingError(
-                f"task {run.task!r} has {source.num_rows} training rows, too few for {size or 1} to train on and "
+                f"task {run.task!r} has {num_rows} training rows, too few for {size or 1} to train on and "
                 f"{dev_rows} to choose the epoch"
             )
-        run = fill_in(run, self._config, source.num_rows - dev_rows if size is None else size)
+        run = fill_in(run, self._config, num_rows - dev_rows if size is None else size)
         settings, parameters = self._count(run, source)
         evidence = {**source.digests, "backbone": self._backbone_digest, "settings": settings}
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)
@@ -171,7 +163,7 @@ class Grid:
             return settings, method.count_parameters(settings, self._config)
         check_settings(settings, self._config)
         parts = method.compose(
-            settings, self._config, outputs=max(run.num_outputs(source.labels.names, self._config), 1)
+            settings, self._config, outputs=max(run.num_outputs(source.rows.labels.names, self._config), 1)
         )
         check_pooler(parts, run.backbone, self._checkpoint)
         return settings, count_parameters(parts, self._config)
