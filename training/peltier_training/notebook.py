@@ -25,7 +25,6 @@ from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol.adapters import UploadedVersion
 from peltier_store.sources.push import PushOptions, push_artifact
 
-from peltier_training.config.preparation import prepare
 from peltier_training.data.data import Data, read_file
 from peltier_training.data.label_names import label_name
 from peltier_training.errors import TrainingError, refuse, shown
@@ -33,9 +32,8 @@ from peltier_training.evaluate.answering import answer_all
 from peltier_training.evaluate.examination import evaluate
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
-from peltier_training.service.budget import Deadline, within_steps
-from peltier_training.service.examples import split_file
-from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, create_run
+from peltier_training.service.budget import Deadline, prepare_request
+from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining
 from peltier_training.train import finish, learn
 
 
@@ -318,11 +316,7 @@ def _names(labels: Iterable[Any] | None) -> Any:
 
 
 def _train(request: RequestedTraining, machine: Machine, rows: Path, validation: Path | None) -> Adapter:
-    data = request.data(rows, validation or rows)
-    if validation is None:
-        data = split_file(data, request.task_type, request.validation_share, request.seed)
-    asked = create_run(request, data, machine)
-    prepared = within_steps(asked, prepare(asked), request.budget.steps)
+    prepared = prepare_request(request, rows, validation, machine)
     preflight = Preflight(prepared)
     preflight.check()
     found = preflight.report()

@@ -21,7 +21,7 @@ from peltier_server.app import create_app
 from peltier_server.extensions.settings import load_settings
 from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_training.service.command import worker
-from peltier_training.service.worker import Scratch
+from peltier_training.service.worker import open_scratch
 
 from tests.server.conftest import make_client
 from tests.training.service.conftest import Queue, jsonl, opened, praise, request
@@ -50,7 +50,7 @@ def test_once_ends_when_nothing_waits(
 ):
     """What waits is trained by a process of its own and left to be published, after which a server with the store
     answers with it; the log names the training and its metrics, and no text of it."""
-    monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
+    monkeypatch.setattr("peltier_training.service.worker.open_scratch", partial(open_scratch, scratch))
     caplog.set_level(logging.WARNING, "alembic")  # the command sets it, and here it is set back
     caplog.set_level(logging.INFO)
 

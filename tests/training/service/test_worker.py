@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from peltier_training.service.hold import Pace, Place
 from peltier_training.service.job import conclude
 from peltier_training.service.messages import Message, TrainingJob
 from peltier_training.service.request import Machine
-from peltier_training.service.worker import Scratch, TrainingWorker
+from peltier_training.service.worker import TrainingWorker, open_scratch
 from sqlalchemy import update
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
@@ -54,7 +55,7 @@ class LocalChildren:
         """There is nothing to import."""
 
     @asynccontextmanager
-    async def start(self, job: TrainingJob) -> AsyncIterator["LocalChild"]:
+    async def start(self, job: TrainingJob) -> AsyncIterator[Any]:
         """The messages of a job that has ended."""
         self.num_started += 1
         messages: list[Message] = []
@@ -63,18 +64,7 @@ class LocalChildren:
         else:
             with chdir(job.directory):
                 messages.append(conclude(job, messages.append))
-        yield LocalChild(messages)
-
-
-class LocalChild:
-    """A job with all that it tells."""
-
-    def __init__(self, messages: list[Message]) -> None:
-        self._messages = iter(messages)
-
-    async def next(self) -> Message:
-        """What it tells next."""
-        return next(self._messages)
+        yield SimpleNamespace(read=partial(next, iter(messages)))
 
 
 @pytest.fixture
@@ -90,7 +80,7 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LocalChildren:
 @pytest.fixture
 def make_worker(queue: Queue, machine: Machine, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWorker:
     """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
-    monkeypatch.setattr("peltier_training.service.worker.Scratch", partial(Scratch, scratch))
+    monkeypatch.setattr("peltier_training.service.worker.open_scratch", partial(open_scratch, scratch))
 
     def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> TrainingWorker:
         place = Place(queue.registry, queue.blobs, name, pace)
@@ -342,7 +332,7 @@ def killing(start: Any, started: list[Any]) -> Any:
     async def kill(self: Children, job: Any) -> AsyncIterator[Any]:
         async with start(self, job) as child:
             started.append(child)
-            child._process.end()
+            child.end()
             yield child
 
     return kill
@@ -415,24 +405,25 @@ async def test_a_registry_that_stays_away_ends_the_hold(
 _KILLED = """
 import os, sys
 from pathlib import Path
-from peltier_training.service.worker import Scratch
-(Scratch(Path(sys.argv[1])).create("trn") / "train.jsonl").write_text("private")
+from peltier_training.service.worker import open_scratch
+scratch = open_scratch(Path(sys.argv[1]))
+(scratch.__enter__() / "train.jsonl").write_text("private")
 os.kill(os.getpid(), 9)
 """
 
 
 def test_nothing_stays(tmp_path: Path):
     """Only this user reads it meanwhile."""
-    with Scratch(tmp_path) as scratch:
-        (scratch.create("trn") / "train.jsonl").write_text("private")
-        assert os.stat(scratch.path).st_mode & 0o77 == 0
+    with open_scratch(tmp_path) as scratch:
+        (scratch / "train.jsonl").write_text("private")
+        assert os.stat(scratch).st_mode & 0o77 == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_worker_left_is_removed_by_the_next(tmp_path: Path):
     """What a running one has is not."""
-    with Scratch(tmp_path) as running:
+    with open_scratch(tmp_path) as running:
         subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
         assert len(list(tmp_path.iterdir())) == 2
-        with Scratch(tmp_path) as later:
-            assert sorted(tmp_path.iterdir()) == sorted([running.path, later.path])
+        with open_scratch(tmp_path) as later:
+            assert sorted(tmp_path.iterdir()) == sorted([running, later])

@@ -1,24 +1,36 @@
-"""The budget of a training, in steps or minutes: what it changes in a run, and the callback that stops at it."""
+"""From a request to its run within a budget, in steps or minutes, and the callback that stops there."""
 
 import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import load_config
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from peltier_training.config.preparation import Prepared, fill_in
+from peltier_training.config.preparation import Prepared, fill_in, prepare
 from peltier_training.config.run import Run
 from peltier_training.fit.schedule import DECAY_SHARE, budget_entry, find_budget_decay, find_decay
 from peltier_training.fit.trainer import History
-from peltier_training.service.request import Budget
+from peltier_training.service.examples import split_file
+from peltier_training.service.request import Budget, Machine, RequestedTraining, create_run
 
 
-def steps_per_epoch(run: Run, num_rows: int) -> int:
-    return math.ceil(num_rows / run.batch_size)
+def prepare_request(
+    request: RequestedTraining, train: Path, validation: Path | None, machine: Machine, *, resume: bool = False
+) -> Prepared:
+    """The run of a request with its files in the current directory; without `validation` a share of the others
+    validates. Raises a `TrainingError` or an `AdapterError`, about the request before any row is read."""
+    data = request.data(train, validation or train)
+    run = create_run(request, data, machine, resume=resume)
+    run.check()
+    if validation is None:
+        data = split_file(data, request.task_type, request.validation_share, request.seed)
+        run = replace(run, data=data)
+    return within_steps(run, prepare(run), request.budget.steps)
 
 
 def within_steps(asked: Run, prepared: Prepared, steps: int | None) -> Prepared:
@@ -26,7 +38,7 @@ def within_steps(asked: Run, prepared: Prepared, steps: int | None) -> Prepared:
 
     `asked` is the run before its defaults were filled in."""
     run, rows = prepared.run, len(prepared.data.train.examples)
-    per_epoch = steps_per_epoch(run, rows)
+    per_epoch = math.ceil(rows / run.batch_size)
     if steps is None or steps >= run.epochs * per_epoch:
         return prepared
     filled = run.hyperparameters

@@ -30,8 +30,8 @@ class Children:
         await asyncio.to_thread(process.join)
 
     @asynccontextmanager
-    async def start(self, job: TrainingJob) -> AsyncIterator["Child"]:
-        """The process of a job, which is killed at the end of the block."""
+    async def start(self, job: TrainingJob) -> AsyncIterator[Process]:
+        """The process of a job, which is killed at the end of the block. It tells a `Message`, at the end `Died`."""
         starting = asyncio.ensure_future(asyncio.to_thread(self._server.start, _work, job, folder=job.directory))
         try:
             process = await asyncio.shield(starting)
@@ -39,18 +39,6 @@ class Children:
             await asyncio.to_thread((await starting).end)
             raise
         try:
-            yield Child(process)
+            yield process
         finally:
             await asyncio.shield(asyncio.to_thread(process.end))
-
-
-class Child:
-    """A process that has been started."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def next(self) -> Message:
-        """What it tells next, at the end `Died`."""
-        message: Message = await asyncio.to_thread(self._process.read)
-        return message

@@ -12,13 +12,13 @@ from pathlib import Path
 from peltier_backbone.machine.memory import is_out_of_memory
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from peltier_training.config.preparation import Prepared, prepare
+from peltier_training.config.preparation import Prepared
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import write_output_to
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
-from peltier_training.service.budget import Deadline, within_steps
-from peltier_training.service.examples import check_lines, split_file, write_columns
+from peltier_training.service.budget import Deadline, prepare_request
+from peltier_training.service.examples import check_lines, write_columns
 from peltier_training.service.memory_check import check_memory
 from peltier_training.service.messages import (
     ARCHIVE,
@@ -31,7 +31,7 @@ from peltier_training.service.messages import (
     TrainingJob,
 )
 from peltier_training.service.observer import CheckpointTimes, Observer, unpack
-from peltier_training.service.request import CHECKPOINTS, RequestedTraining, create_run
+from peltier_training.service.request import CHECKPOINTS, RequestedTraining
 from peltier_training.train import finish, learn
 
 _LOG = "log.txt"
@@ -88,14 +88,7 @@ def _prepare(job: TrainingJob, request: RequestedTraining) -> Prepared:
             check_lines(path)
             if request.format == "chat":
                 _write_columns(path)
-    data = request.data(job.train, job.validation or job.train)
-    # What is wrong with the request is told before the rows are read.
-    run = create_run(request, data, job.machine, resume=_restore())
-    run.check()
-    if job.validation is None:
-        data = split_file(data, request.task_type, request.validation_share, request.seed)
-        run = replace(run, data=data)
-    return within_steps(run, prepare(run), request.budget.steps)
+    return prepare_request(request, job.train, job.validation, job.machine, resume=_restore())
 
 
 def _write_columns(path: Path) -> None:

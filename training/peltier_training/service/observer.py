@@ -55,12 +55,7 @@ def unpack(data: bytes, directory: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             members = archive.getmembers()
             _check(members)
-            for member in members:
-                path = directory / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                file = archive.extractfile(member)
-                assert file is not None, "it is a regular file"
-                path.write_bytes(file.read())
+            archive.extractall(directory, members, filter="data")
     except tarfile.TarError as error:
         raise TrainingError(f"the checkpoint cannot be read: {error}") from None
 

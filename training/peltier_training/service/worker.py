@@ -5,9 +5,9 @@ import fcntl
 import logging
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_store.registry.errors import FileUnknown, LeaseLost, QuotaReached, RegistryError, RegistryGone
@@ -28,38 +28,29 @@ _LOCK = "lock"
 _MAX_DEATHS = 2
 
 
-class Scratch:
-    """A folder that only this user reads. It is removed when it is closed; if its process is killed, the next one that
-    opens a scratch on the machine removes it, because a lock of the process ends with it."""
+@contextmanager
+def open_scratch(root: Path | None = None) -> Iterator[Path]:
+    """A folder that only this user reads, until the end of the block. If its process is killed, the next one that opens
+    a scratch on the machine removes it, because a lock of the process ends with it."""
+    root = root or Path(tempfile.gettempdir())
+    _remove_abandoned(root)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    with (folder / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = root or Path(tempfile.gettempdir())
-        self._remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._root))
-        self._lock = (self.path / _LOCK).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.close()
-
-    def create(self, name: str) -> Path:
-        """A new folder."""
-        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.path))
-
-    def _remove_abandoned(self) -> None:
-        for folder in self._root.glob(f"{_PREFIX}*"):
-            try:
-                with (folder / _LOCK).open("r+") as lock:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
-            except OSError:  # it is in use, or another user's
-                continue
+def _remove_abandoned(root: Path) -> None:
+    for folder in root.glob(f"{_PREFIX}*"):
+        try:
+            with (folder / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # it is in use, or another user's
+            continue
 
 
 class TrainingWorker:
@@ -77,7 +68,7 @@ class TrainingWorker:
 
     async def run(self) -> None:
         await self._children.ready()
-        with Scratch() as scratch:
+        with open_scratch() as scratch:
             while not self._stopping.is_set():
                 training = await self._claim()
                 if training is not None:
@@ -103,9 +94,9 @@ class TrainingWorker:
         except TimeoutError:
             return
 
-    async def _take(self, training: StoredTraining, scratch: Scratch) -> None:
+    async def _take(self, training: StoredTraining, scratch: Path) -> None:
         logger.info("%s: task %s of tenant %s", training.id, training.task, training.tenant)
-        folder = scratch.create(training.id)
+        folder = Path(tempfile.mkdtemp(prefix=f"{training.id}-", dir=scratch))
         hold = Hold(self._place, training, folder / ARCHIVE)
         try:
             await self._hold_within_quota(hold, folder)
@@ -201,8 +192,8 @@ class TrainingWorker:
         deaths = 0
         while True:
             has_saved = False
-            async with self._children.start(job) as child:
-                while not isinstance(message := await child.next(), Delivered | Refused | Died):
+            async with self._children.start(job) as process:
+                while not isinstance(message := await asyncio.to_thread(process.read), Delivered | Refused | Died):
                     has_saved |= isinstance(message, Saved)
                     hold.tell(message)
             if not isinstance(message, Died):
