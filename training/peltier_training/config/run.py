@@ -19,28 +19,18 @@ from peltier_training.config.task_options import DEFAULT_VECTOR_SIZE, EmbeddingO
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 
-BEST_METRICS: dict[TaskType, str] = {
-    "classification": "accuracy",
-    "multilabel": "f1_micro",
-    "regression": "pearson",
-    "text2text": "chrf",
-    "ranking": "ndcg@10",
-    "embedding": "spearman",
-    "sparse-embedding": "spearman",
-    "multi-vector-embedding": "spearman",
-    "span": "f1",
-    "token-classification": "f1",
-}
+_OF_PAIRS = ("spearman", "pearson", "mrr", "accuracy")
+# The metrics of each type of task; the first one chooses the best epoch if no other is given.
 METRICS: dict[TaskType, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "f1_macro", "matthews"),
     "multilabel": ("f1_micro", "f1_macro", "exact_match"),
     "regression": ("pearson", "spearman", "mse"),
     "text2text": ("chrf", "bleu", "rouge_l", "exact_match", "loss"),
-    "ranking": ("mrr", "ndcg@10"),
-    "embedding": ("spearman", "pearson", "mrr", "accuracy"),
-    "sparse-embedding": ("spearman", "pearson", "mrr", "accuracy"),
-    "multi-vector-embedding": ("spearman", "pearson", "mrr", "accuracy"),
-    "span": ("exact_match", "f1"),
+    "ranking": ("ndcg@10", "mrr"),
+    "embedding": _OF_PAIRS,
+    "sparse-embedding": _OF_PAIRS,
+    "multi-vector-embedding": _OF_PAIRS,
+    "span": ("f1", "exact_match"),
     "token-classification": ("f1", "precision", "recall"),
 }
 LOWER_IS_BETTER = frozenset({"mse", "loss"})
@@ -169,7 +159,7 @@ class Run:
     would need more than about `pass_bytes` is divided into several (`fit/passes.py`)."""
 
     task: Annotated[str, Option(help="Name of the task and of its adapter.")]
-    task_type: Annotated[TaskType, Option(help=f"{', '.join(BEST_METRICS)}.")] = "classification"
+    task_type: Annotated[TaskType, Option(help=f"{', '.join(METRICS)}.")] = "classification"
     preset: str
     backbone: str
     data: Data
@@ -236,14 +226,14 @@ class Run:
     @property
     def metric(self) -> str:
         """The metric that chooses the best epoch."""
-        return self.hyperparameters.metric or BEST_METRICS[self.task_type]
+        return self.hyperparameters.metric or METRICS[self.task_type][0]
 
     def check(self) -> None:
         """Raise a `TrainingError` or an `AdapterError` for a mistake that shows without data or weights."""
         if not re.fullmatch(NAME_PATTERN, self.task):
             raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
-        if self.task_type not in BEST_METRICS:
-            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(BEST_METRICS)}")
+        if self.task_type not in METRICS:
+            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(METRICS)}")
         known = METRICS[self.task_type]
         if self.metric not in known:
             raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")

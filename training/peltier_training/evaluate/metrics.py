@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +17,9 @@ Array = np.ndarray[Any, Any]
 _CHUNK_ROWS = 128
 
 
-class Similarity(Protocol):
-    """The similarity of the first and the second texts of pairs, in any order and scale."""
-
-    def of_pairs(self) -> Array:
-        """That of each pair, [pairs]."""
-
-    def between(self, firsts: range, seconds: Array) -> Array:
-        """That of the first texts of some pairs with the second texts of others, [firsts, seconds]."""
-
-
 class Cosines:
-    """The cosines of vectors [pairs, 2, size]."""
+    """The cosines of vectors [pairs, 2, size]: `of_pairs`, [pairs], and `between` the first texts of some pairs and the
+    second texts of others, [firsts, seconds]."""
 
     def __init__(self, vectors: Array) -> None:
         lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -109,6 +100,10 @@ class LateInteraction:
         # The cosines of one text with all tokens are in memory at a time.
         lines = [np.maximum.reduceat((self._first[number] @ tokens).numpy(), starts, axis=1) for number in firsts]
         return np.stack([line.mean(0) for line in lines])
+
+
+# Of the first and the second texts of pairs, in any order and scale.
+Similarity = Cosines | TermProducts | LateInteraction
 
 
 def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:

@@ -276,7 +276,9 @@ def fit(  # noqa: PLR0913 - the last is for callers that watch the steps
     """Train on `rows` and leave the best epoch on `validation` in `model`. `judge` measures the answers of a head of
     tokens or of a T5, which are not the logits of single rows; that of a T5 finds the loss too and needs no
     `validation`."""
-    checkpoint = _find_start(run, model)
+    checkpoint = str(find_checkpoint(run.directory, model)) if run.resume else None
+    if checkpoint is None:
+        remove_checkpoints(run.directory)
     consistency = float(model.settings.get("consistency", 0.0))
     has_head = isinstance(rows, EncodedRows)
     options: dict[str, Any] = {
@@ -312,14 +314,6 @@ def _measure(run: Run, prediction: EvalPrediction) -> dict[str, float]:
 
 def diverged(run: Run) -> TrainingError:
     return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
-
-
-def _find_start(run: Run, model: TrainableAdapter) -> str | None:
-    """The checkpoint to continue from. A new run removes earlier checkpoints."""
-    if run.resume:
-        return str(find_checkpoint(run.directory, model))
-    remove_checkpoints(run.directory)
-    return None
 
 
 def conduct(

@@ -64,7 +64,9 @@ class Hold:
     def __init__(self, place: Place, training: StoredTraining, archive: Path) -> None:
         self.training = training
         self._place, self._archive = place, archive
-        self._report = _Report()
+        # What the next renewal stores.
+        self._events: list[NewEvent] = []
+        self._latest: dict[str, Any] = {}
         self._in_turn, self._hurry = asyncio.Lock(), asyncio.Event()
         self._has_ended = False
         # The step of a checkpoint that is not being stored yet.
@@ -78,17 +80,26 @@ class Hold:
 
     def tell(self, message: Message) -> None:
         """Have what the process tells stored with the next renewal."""
-        self._report.add(message)
-        if isinstance(message, Saved):
-            self._new_step = message.step
-            self._saved.set()
-        self._is_evaluating |= isinstance(message, Evaluating)
-        if isinstance(message, Checked | Evaluating):
-            self._hurry.set()
+        match message:
+            case Checked(preflight):
+                self._latest["preflight"] = preflight
+                self._events.append(NewEvent("preflight", describe(preflight), preflight))
+                self._hurry.set()
+            case Progressed(progress, is_validation):
+                self._latest["progress"] = progress
+                if is_validation:
+                    self._events.append(NewEvent("progress", _describe_progress(progress), progress))
+            case Saved(step):
+                self._new_step = step
+                self._saved.set()
+            case Evaluating():
+                self._latest["state"] = "evaluating"
+                self._is_evaluating = True
+                self._hurry.set()
 
     def note(self, sentence: str) -> None:
         """Write a sentence into the training's log."""
-        self._report.events.append(NewEvent("message", sentence))
+        self._events.append(NewEvent("message", sentence))
 
     async def keep(self) -> str:
         """Renew the lease until the owner has a wish, or the tenant has no minutes left. Returns `pause`, `cancel` or
@@ -200,25 +211,27 @@ class Hold:
             return await self._renew_now(self._stored_checkpoint())
 
     async def _renew_now(self, stored: "_StoredCheckpoint | None") -> str | None:
-        now, report, self._report = time.monotonic(), self._report, _Report()
+        now, told, latest = time.monotonic(), self._events, self._latest
+        self._events, self._latest = [], {}
         checkpoint: dict[str, Any] = {}
-        events = report.events
+        events = told
         if stored is not None:
             checkpoint = {"checkpoint": stored.reservation, "checkpoint_bytes": stored.num_bytes}
-            events = [*events, NewEvent("checkpoint", f"Step {stored.step} is saved.", {"step": stored.step})]
+            events = [*told, NewEvent("checkpoint", f"Step {stored.step} is saved.", {"step": stored.step})]
         try:
             wish: str | None = await self._trainings.renew(
-                *self._key, **report.latest, **checkpoint, events=events, seconds=self._seconds
+                *self._key, **latest, **checkpoint, events=events, seconds=self._seconds
             )
         except (LeaseLost, RegistryGone):
             raise
         except QuotaReached as error:
-            self._refusal, self._report = error, report.followed_by(self._report)
+            self._refusal = error
+            self._keep(told, latest)
             self.note(f"A checkpoint is not saved: {error}.")
             return await self._renew_now(None)
         except RegistryError as error:
             logger.warning("%s: %s", self.training.id, error)
-            self._report = report.followed_by(self._report)
+            self._keep(told, latest)
             if stored is not None and self._new_step is None:
                 self._new_step = stored.step
             if now - self._renewed_at > self._place.pace.patience_seconds:
@@ -226,6 +239,10 @@ class Hold:
             return None
         self._renewed_at = now
         return wish
+
+    def _keep(self, events: list[NewEvent], latest: dict[str, Any]) -> None:
+        """Have what a renewal did not store stored with the next one, before what was told meanwhile."""
+        self._events, self._latest = [*events, *self._events], {**latest, **self._latest}
 
     def _stored_checkpoint(self) -> "_StoredCheckpoint | None":
         """A checkpoint that has been stored by now. Starts to store the newest one if it is time."""
@@ -279,31 +296,6 @@ class _StoredCheckpoint(NamedTuple):
     reservation: Reservation
     num_bytes: int
     step: int
-
-
-class _Report:
-    """What the next renewal stores."""
-
-    def __init__(self) -> None:
-        self.events: list[NewEvent] = []
-        self.latest: dict[str, Any] = {}
-
-    def add(self, message: Message) -> None:
-        match message:
-            case Checked(preflight):
-                self.latest["preflight"] = preflight
-                self.events.append(NewEvent("preflight", describe(preflight), preflight))
-            case Progressed(progress, is_validation):
-                self.latest["progress"] = progress
-                if is_validation:
-                    self.events.append(NewEvent("progress", _describe_progress(progress), progress))
-            case Evaluating():
-                self.latest["state"] = "evaluating"
-
-    def followed_by(self, other: "_Report") -> "_Report":
-        both = _Report()
-        both.events, both.latest = [*self.events, *other.events], {**self.latest, **other.latest}
-        return both
 
 
 def _describe_progress(progress: Mapping[str, Any]) -> str:
