@@ -119,7 +119,7 @@ def measure(one: Training, root: Path) -> dict[str, Any]:
     )
     return {
         **asdict(used),
-        "value": result.measure(test)[report.metric],
+        "value": result.learner.evaluate(test).metrics[report.metric],
         "scores": [point.value for point in report.curves.validation[report.metric]],
         "steps": resolved.steps,
         "best_step": resolved.best_step,

@@ -24,7 +24,7 @@ from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.load import load_backbone
 from peltier_server.inference.backbone_task import BackboneTask
 from peltier_training.data.examples import Example, inputs_of, read_examples
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.evaluate.metrics import embedding
 
 # The scripts of `peers/`, and the library that each needs beside the environment's own.
@@ -61,7 +61,7 @@ def main() -> None:
         found = [spearman(encode(library, texts), examples) for library in ("sentence-transformers", "peltier")]
         assert abs(found[0] - found[1]) < 1e-3, found
         loaded = (load_artifact(path, backbone) for path in options.artifacts)
-        found += [evaluate(backbone, artifact, examples)["spearman"] for artifact in loaded]
+        found += [evaluate(backbone, artifact, examples).metrics["spearman"] for artifact in loaded]
         table.row(f"{part}, {len(examples)}", *(f"{value:.4f}" for value in found))
 
 

@@ -49,7 +49,7 @@ def measure_on_test(result: TrialResult, data: Path, folder: Path) -> float:
         numbers = {name: result.hyperparameters[name] for name in ("epochs", "learning_rate", "batch_size", "seed")}
         run = replace(run, hyperparameters=replace(run.hyperparameters, **numbers))
         rows = read_file(run.data, test, run.task_type, run.data.labels).examples
-        return train(run).measure(rows)["f1"]
+        return train(run).learner.evaluate(rows).metrics["f1"]
 
 
 def main() -> None:

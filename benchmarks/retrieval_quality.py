@@ -25,7 +25,7 @@ from peltier_adapters.spec.tasks import TaskSpec, TaskType
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_training.data.examples import Example, read_rows
-from peltier_training.evaluate.examination import evaluate, read_inputs
+from peltier_training.evaluate.adapters import evaluate, read_inputs
 
 _BATCH_ROWS = 16
 
@@ -62,7 +62,9 @@ def main() -> None:
     table = Table(f"{len(examples)} questions", "mrr", "accuracy")
     found = {"backbone, pooled": measure_backbone(backbone, "embedding", examples)}
     found["backbone, MaxSim"] = measure_backbone(backbone, "multi-vector-embedding", examples)
-    found |= {path.stem: evaluate(backbone, load_artifact(path, backbone), examples) for path in options.artifacts}
+    found |= {
+        path.stem: evaluate(backbone, load_artifact(path, backbone), examples).metrics for path in options.artifacts
+    }
     for name, metrics in found.items():
         table.row(name, *(f"{metrics[metric]:.4f}" for metric in ("mrr", "accuracy")))
 

@@ -24,7 +24,7 @@ from peltier_training.config.task import create_task
 from peltier_training.data.data import write_examples
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import find_labels
-from peltier_training.evaluate.text_examination import examine
+from peltier_training.evaluate.texts import evaluate_texts
 from peltier_training.sweep.description import create_description, read_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.trial import Trial
@@ -37,7 +37,7 @@ def measure_bare(trial: Trial, examples: Sequence[Example], validation: Sequence
     run = trial.run
     backbone = load_backbone(run.backbone, device=run.device)
     labels = find_labels(run.task_type, examples, run.data.labels)
-    found = dict(examine(backbone, create_task(run, backbone, labels, examples), None, validation).metrics)
+    found = dict(evaluate_texts(backbone, create_task(run, backbone, labels, examples), None, validation).metrics)
     if run.task_type == "classification":
         commonest = Counter(example.label for example in examples).most_common(1)[0][0]
         found["majority"] = sum(example.label == commonest for example in validation) / len(validation)

@@ -9,7 +9,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.config.preparation import prepare_evaluation
 from peltier_training.config.run import METRICS
 from peltier_training.data.examples import Example
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.sweep.trial import TrialResult
 
 
@@ -39,4 +39,4 @@ def read_rows(artifact: Path, files: Sequence[Path]) -> list[Example]:
 def measure_artifact(backbone: Backbone, artifact: Path, rows: Sequence[Example]) -> float:
     """The artifact's main metric on `rows`."""
     loaded = load_artifact(artifact, backbone)
-    return evaluate(backbone, loaded, rows)[METRICS[loaded.manifest.task.type][0]]
+    return evaluate(backbone, loaded, rows).metrics[METRICS[loaded.manifest.task.type][0]]

@@ -11,7 +11,7 @@ from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
-from peltier_training.evaluate.text_examination import examine
+from peltier_training.evaluate.texts import evaluate_texts
 from peltier_training.train import train
 
 from tests.server.conftest import Serve
@@ -49,7 +49,7 @@ async def test_it_learns_real_intents_and_serves_them(serve: Serve, tmp_path: Pa
         overrides={"bottleneck": "64", "n": "4", "rank": "8"},
     )
     manifest = train(run).manifest
-    bare = examine(
+    bare = evaluate_texts(
         load_backbone(str(T5_MINI)), manifest.task, None, read_examples(data.validation, ("text",), "label_text")
     ).metrics
     assert bare["accuracy"] < 0.6  # four intents of about the same size

@@ -31,8 +31,8 @@ from peltier_training.data.examples import Example
 from peltier_training.delivery import export
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import evaluation
+from peltier_training.evaluate.adapters import evaluate_candidate
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import measure
 from peltier_training.fit.trainer import History
 from peltier_training.report.page import report_paths
 from peltier_training.report.report import Report
@@ -124,7 +124,7 @@ def test_the_loss_decides_among_equal_epochs_of_a_baseline(make_run: MakeRun, mo
         return found._replace(metrics={**found.metrics, "eval_loss": next(values)})
 
     monkeypatch.setattr(BaselineTrainer, "evaluation_loop", evaluation_loop)
-    monkeypatch.setattr(HeadTuning, "examine", lambda *_: Evaluation({"accuracy": 0.5}, ["a"], [0], [1]))
+    monkeypatch.setattr(HeadTuning, "evaluate", lambda *_: Evaluation({"accuracy": 0.5}, ["a"], [0], [1]))
     result = train(make_run(preset="full", epochs=3))
     assert result.report.curves.best_step == 6
     assert [point.value for point in result.report.curves.validation["loss"]] == [3.0, 1.0, 2.0]
@@ -186,12 +186,12 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
     """What is measured at the end are the weights of the epoch that validated best, to the bit."""
     scores, seen = iter((0.1, 0.9, 0.3, 0.9)), []
 
-    def examine(self: HeadTuning, examples: Sequence[Example]) -> Evaluation:
+    def evaluate(self: HeadTuning, examples: Sequence[Example]) -> Evaluation:
         seen.append([parameter.detach().clone() for parameter in self.model.parameters()])
         return replace(original(self, examples), metrics={"accuracy": next(scores)})
 
-    original = HeadTuning.examine
-    monkeypatch.setattr(HeadTuning, "examine", examine)
+    original = HeadTuning.evaluate
+    monkeypatch.setattr(HeadTuning, "evaluate", evaluate)
     train(make_run(preset="full", epochs=3))
     assert all(torch.equal(*pair) for pair in zip(seen[3], seen[1], strict=True))
     assert not all(torch.equal(*pair) for pair in zip(seen[3], seen[2], strict=True))
@@ -200,9 +200,9 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
 def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
     """Two epochs without a better one are the last, and the one before them is kept."""
     scores = iter((0.5, 0.9, 0.3, 0.9, 0.9))
-    original = HeadTuning.examine
+    original = HeadTuning.evaluate
     monkeypatch.setattr(
-        HeadTuning, "examine", lambda *given: replace(original(*given), metrics={"accuracy": next(scores)})
+        HeadTuning, "evaluate", lambda *given: replace(original(*given), metrics={"accuracy": next(scores)})
     )
     train(make_run(preset="full", epochs=10, patience=2))
     assert list(scores) == []  # four epochs, and the end
@@ -271,7 +271,7 @@ def test_gates_are_recorded_for_the_report_alone(make_run: MakeRun, monkeypatch:
     assert result.report.gates is not None
     assert recorded.count(True) > 0
     recorded.clear()
-    assert result.measure([Example("a good film", "positive", "d:1")])["accuracy"] in (0.0, 1.0)
+    assert result.learner.evaluate([Example("a good film", "positive", "d:1")]).metrics["accuracy"] in (0.0, 1.0)
     assert recorded == [False]
 
 
@@ -327,7 +327,7 @@ def test_an_adapter_that_does_not_hold_where_it_was_trained_says_so(
 def test_measuring_needs_no_golden_outputs(bert: Backbone):
     """Metrics come before the record that holds them."""
     examples = [Example("good", "a", "d:1"), Example("bad", "b", "d:2")]
-    found = measure(bert, create_trained(bert, "houlsby"), examples)
+    found = evaluate_candidate(bert, create_trained(bert, "houlsby"), examples)
     assert sorted(found.metrics) == ["accuracy", "f1", "f1_macro", "matthews"]
 
 

@@ -19,7 +19,7 @@ from peltier_training.config.run import RANKING_LOSSES, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.fit.trainer import AdapterTrainer
 from peltier_training.report.merging import Merging
 from peltier_training.service.observer import CheckpointTimes
@@ -47,7 +47,7 @@ def test_a_run_writes_a_proved_artifact(trained: Train, task_type: str, preset: 
     manifest = done.artifact.manifest
     assert manifest == done.manifest
     assert (manifest.task.type, manifest.preset, manifest.name) == (task_type, preset, "toy")
-    assert manifest.training.metrics == pytest.approx(evaluate(done.backbone, done.artifact, done.validation))
+    assert manifest.training.metrics == pytest.approx(evaluate(done.backbone, done.artifact, done.validation).metrics)
     assert load_backbone(done.run.backbone).weights_digest() == done.backbone.weights_digest()
 
 
@@ -70,7 +70,7 @@ def test_a_token_classification_writes_a_proved_artifact(make_run: MakeRun, bert
     assert artifact.manifest.task.labels == ("O", "B-praise", "I-praise", "B-who", "I-who")
     assert (artifact.manifest.task.stride, artifact.manifest.parts[-1].outputs) == (4, 5)
     rows = prepare_evaluation(run.output, run.data.validation, bert.name, {})
-    assert evaluate(bert, artifact, rows.examples) == pytest.approx(result.metrics)
+    assert evaluate(bert, artifact, rows.examples).metrics == pytest.approx(result.metrics)
     assert set(result.metrics) == {"f1", "precision", "recall"}
     assert result.metrics["f1"] > 0.5
     assert [one.label for one in result.report.label_scores] == ["praise", "who"]
@@ -284,7 +284,8 @@ def test_int8_training_is_measured_in_int8(trained: Train, bert_int8: Backbone):
     """The metrics are those of the forward that will serve."""
     done = trained("bert", "regression", "lora", dtype="int8", epochs=1, overrides={})
     exact, served = (
-        evaluate(model, load_artifact(done.run.output, model), done.validation) for model in (done.backbone, bert_int8)
+        evaluate(model, load_artifact(done.run.output, model), done.validation).metrics
+        for model in (done.backbone, bert_int8)
     )
     assert done.manifest.training.metrics == pytest.approx(served)
     assert served["mse"] != pytest.approx(exact["mse"], rel=1e-6)

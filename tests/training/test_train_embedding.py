@@ -19,7 +19,7 @@ from peltier_training.config.run import Run
 from peltier_training.config.task_options import EmbeddingOptions
 from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.train import train
 
 from tests.training.conftest import MakeRun
@@ -64,7 +64,7 @@ def proved_and_measured(run: Run, found: Mapping[str, float], bert: Backbone) ->
     artifact = load_artifact(run.output, bert)
     assert check_golden(bert, artifact) == []
     rows = prepare_evaluation(run.output, run.data.validation, run.backbone, {})
-    assert evaluate(bert, artifact, rows.examples) == pytest.approx(found, abs=1e-5)
+    assert evaluate(bert, artifact, rows.examples).metrics == pytest.approx(found, abs=1e-5)
     return artifact.manifest
 
 
@@ -159,7 +159,7 @@ def test_each_text_is_trained_alone(make_run: MakeRun, pairs: Callable[..., Data
     result = train(make_run("embedding", "adamix", data=data, epochs=1))
     examples = prepare(make_run("embedding", data=data)).data.validation.examples
     swapped = [type(one)(one.input[::-1], one.label, one.where) for one in examples]  # type: ignore[arg-type]
-    assert result.measure(swapped) == pytest.approx(result.metrics, abs=1e-6)
+    assert result.learner.evaluate(swapped).metrics == pytest.approx(result.metrics, abs=1e-6)
 
 
 @pytest.mark.parametrize(

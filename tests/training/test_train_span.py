@@ -14,7 +14,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.data.data import Data, LabelReader
 from peltier_training.data.examples import read_rows
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.train import train
 
 from tests.training.conftest import MakeRun
@@ -65,7 +65,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
     task = read_manifest(run.output).task
     assert (task.span, task.stride) == (SpanSpec(max_answer_length=30, no_answer=True), 8)
     examples = read_rows(questions[1], COLUMNS, "answers", LabelReader("span").read).examples
-    assert evaluate(bert, load_artifact(run.output, bert), examples) == result.metrics
+    assert evaluate(bert, load_artifact(run.output, bert), examples).metrics == result.metrics
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
-from peltier_training.evaluate.examination import evaluate
-from peltier_training.evaluate.text_examination import write
+from peltier_training.evaluate.adapters import evaluate
+from peltier_training.evaluate.texts import write
 from peltier_training.train import train
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, proved, scores
@@ -66,7 +66,7 @@ def test_every_method_ends_in_a_proved_artifact(trained: Train, preset: str, tas
     done = trained("t5", task_type, preset, epochs=epochs, overrides=SMALL.get(preset, {}))
     manifest = done.artifact.manifest
     assert (manifest.task.type, manifest.preset, manifest.backbone.family) == (task_type, preset, "t5")
-    assert manifest.training.metrics == pytest.approx(evaluate(done.backbone, done.artifact, done.validation))
+    assert manifest.training.metrics == pytest.approx(evaluate(done.backbone, done.artifact, done.validation).metrics)
     assert load_backbone(done.run.backbone).weights_digest() == done.backbone.weights_digest()
 
 

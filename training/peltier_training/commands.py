@@ -157,11 +157,11 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     from peltier_adapters.artifact.artifact import load_artifact
     from peltier_backbone.load import load_backbone
 
-    from peltier_training.evaluate.examination import evaluate as measure
+    from peltier_training.evaluate.adapters import evaluate as evaluate_artifact
 
     use_threads(num_threads)
     model = load_backbone(backbone, device=device, dtype=dtype)
-    metrics = measure(model, load_artifact(artifact, model), found.examples)
+    metrics = dict(evaluate_artifact(model, load_artifact(artifact, model), found.examples).metrics)
     skipped = {"skipped_rows": len(found.bad)} if rows["skip_bad_rows"] else {}
     title = f"{artifact} on {data} (CPU threads: {num_threads})"
     _print(metrics, {"rows": len(found.examples), **skipped}, json_output, title)

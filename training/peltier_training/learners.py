@@ -23,8 +23,8 @@ from peltier_training.data.labels import Labels
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.delivery import export, rehearse, write_file
 from peltier_training.errors import NotFiniteError
+from peltier_training.evaluate.adapters import evaluate_candidate
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import measure
 from peltier_training.fit.trainer import History, diverged, fit
 from peltier_training.models.model import Dropout, HeadedAdapter, PairAdapter, TextAdapter, TokenPairAdapter
 
@@ -68,7 +68,7 @@ class AdapterLearner:
         return fit(self._run, model, rows, measured, judge if task.has_token_head else None, callbacks)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
-        return measure(self.served, self.trained, examples, record_gates=record_gates)
+        return evaluate_candidate(self.served, self.trained, examples, record_gates=record_gates)
 
     def export(self, record: TrainingRecord, validation: Sequence[Example]) -> bytes:
         """The artifact, as it is written to the run's output."""
@@ -99,7 +99,7 @@ class AdapterLearner:
 
     def _judge(self, validation: Sequence[Example]) -> dict[str, float]:
         try:
-            return dict(measure(self.backbone, self.candidate(), validation).metrics)
+            return dict(evaluate_candidate(self.backbone, self.candidate(), validation).metrics)
         except NotFiniteError:
             raise diverged(self._run) from None
 

@@ -28,8 +28,8 @@ from peltier_store.sources.push import PushOptions, push_artifact
 from peltier_training.data.data import Data, read_file
 from peltier_training.data.label_names import label_name
 from peltier_training.errors import TrainingError, refuse, shown
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.evaluate.answering import answer_all
-from peltier_training.evaluate.examination import evaluate
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
 from peltier_training.service.budget import Deadline, prepare_request
@@ -192,7 +192,7 @@ class Adapter:
             with chdir(folder):
                 rows = read_file(data, path, task.type, task.labels)
         refuse(rows.bad)
-        return evaluate(_backbone(self.backbone, self.device), self.artifact, rows.examples)
+        return dict(evaluate(_backbone(self.backbone, self.device), self.artifact, rows.examples).metrics)
 
     def save(self, path: Path | str) -> Path:
         """Writes the artifact, and beside it the report of its training, if it has one; returns the artifact's path."""

@@ -57,9 +57,6 @@ class TrainingResult:
     def metrics(self) -> dict[str, float]:
         return self.report.metrics
 
-    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        return dict(self.learner.evaluate(examples).metrics)
-
 
 class _PreflightLine(TrainerCallback):
     """Writes what a preflight found, when nothing can refuse the training any more."""

@@ -12,7 +12,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import measure
+from peltier_training.evaluate.adapters import evaluate_candidate
 from peltier_training.models.model import HeadedAdapter
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread, fixed_routes, random_routes
 from peltier_training.report.page import report_paths
@@ -44,7 +44,7 @@ def create_mixture(backbone: Backbone) -> HeadedAdapter:
 
 def compare(backbone: Backbone, model: HeadedAdapter) -> dict[str, Mapping[str, Spread]]:
     adapter = Candidate("toy", "adamix", model.parts, model.merged(), TASK)
-    merged = measure(backbone, adapter, EXAMPLES)
+    merged = evaluate_candidate(backbone, adapter, EXAMPLES)
     found = Merging.create(backbone, adapter, model, EXAMPLES, merged)
     return {way.name: way.metrics for way in found.ways}
 

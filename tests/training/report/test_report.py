@@ -14,7 +14,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.protocol.reports import TrainingReport
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
-from peltier_training.evaluate.examination import evaluate, examine
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.report.page import render, report_paths
 from peltier_training.report.report import Report
 
@@ -36,8 +36,8 @@ def test_numbers_are_those_of_the_artifact(trained: Train):
     done = trained("bert", "classification", "unipelt-apl", overrides={})
     report, artifact, backbone = done.report, done.artifact, done.backbone
     gold = Labels("classification", artifact.manifest.task.labels).targets(done.validation)
-    found = examine(backbone, artifact, done.validation).found
-    assert report.metrics == pytest.approx(evaluate(backbone, artifact, done.validation))
+    found = evaluate(backbone, artifact, done.validation).found
+    assert report.metrics == pytest.approx(evaluate(backbone, artifact, done.validation).metrics)
     assert report.confusion is not None
     assert report.confusion.matrix == tuple(map(tuple, confusion_matrix(gold, found, labels=[0, 1]).tolist()))
     parts = artifact.manifest.parts

@@ -11,7 +11,7 @@ from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.backbone import Backbone
 from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.adapters import evaluate
 from peltier_training.sweep.sweep import Ledger, Sweep
 from peltier_training.sweep.trial import Trial, TrialResult
 
@@ -87,7 +87,9 @@ def test_what_a_sweep_leaves(make_sweep: MakeSweep, tables: Tables, bert: Backbo
     artifact = load_artifact(folder / "toy.safetensors", bert)
     data = artifact.manifest.training.data
     assert (data["train_rows"], data["validation_rows"]) == (16, 12)
-    found = evaluate(bert, artifact, read_examples(Path(tables["tasks"]["toy"]["validation"]), ["text"], "label"))
+    found = evaluate(
+        bert, artifact, read_examples(Path(tables["tasks"]["toy"]["validation"]), ["text"], "label")
+    ).metrics
     line = lines(sweep)[trial.key]
     assert (line["metrics"], line["rows"]) == (pytest.approx(found), 16)
 

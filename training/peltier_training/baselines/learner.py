@@ -71,7 +71,7 @@ class BaselineLearner:
         return trainer.fit(callbacks)
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
-        return self.tuning.examine(examples)
+        return self.tuning.evaluate(examples)
 
     def describe(self, record: TrainingRecord) -> Subject:
         """The subject of its report."""

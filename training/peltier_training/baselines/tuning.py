@@ -33,9 +33,9 @@ from peltier_training.data.dataset import IGNORED, EncodedRows, TextRow, flatten
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
-from peltier_training.evaluate import text_examination
+from peltier_training.evaluate.adapters import read_inputs
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import read_inputs
+from peltier_training.evaluate.texts import evaluate_texts
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 
@@ -80,7 +80,7 @@ class HeadTuning:
         return {**pad_rows(flatten([row for row, _ in items]), self._reader.config), "labels": targets}
 
     @torch.inference_mode()
-    def examine(self, examples: Sequence[Example]) -> Evaluation:
+    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
         rows, judge = read_inputs(self._reader, self._task, examples)
         return judge(self._logits(rows))
 
@@ -122,13 +122,13 @@ class TextTuning:
         padded = pad_texts(items, self._reader.config)
         return {**padded, "labels": padded["label_grid"][padded["label_grid"] != IGNORED]}
 
-    def examine(self, examples: Sequence[Example]) -> Evaluation:
+    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
         with TemporaryDirectory() as folder:
             shutil.copytree(self._checkpoint, folder, dirs_exist_ok=True, ignore=_weights)
             self._save(folder)
             backbone = load_backbone(str(Path(folder)), device=self.device.type)
             try:
-                return text_examination.examine(backbone, self._task, None, examples)
+                return evaluate_texts(backbone, self._task, None, examples)
             except NotFiniteError:
                 raise diverged(self._run) from None
 

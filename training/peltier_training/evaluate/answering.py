@@ -19,7 +19,7 @@ from peltier_backbone.text.tokenizer import Tokenizer
 from torch import Tensor
 
 from peltier_training.evaluate.evaluation import run_rows
-from peltier_training.evaluate.text_examination import write
+from peltier_training.evaluate.texts import write
 
 
 def answer_all(backbone: Backbone, artifact: Artifact, inputs: Sequence[TaskInput]) -> list[dict[str, Any]]:

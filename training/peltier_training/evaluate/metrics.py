@@ -1,4 +1,4 @@
-"""Metrics by task type: those of the client, on arrays. `text_examination` has those of generated texts."""
+"""Metrics by task type: those of the client, on arrays. `texts` has those of generated texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

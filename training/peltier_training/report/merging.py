@@ -12,8 +12,8 @@ from peltier_backbone.backbone import Backbone
 from torch import Tensor
 
 from peltier_training.data.examples import Example
+from peltier_training.evaluate.adapters import evaluate_candidate, judge_scores
 from peltier_training.evaluate.evaluation import Evaluation
-from peltier_training.evaluate.examination import judge_scores, measure
 from peltier_training.models.model import TrainableAdapter
 from peltier_training.models.sources import Experts, Stream
 
@@ -64,7 +64,7 @@ class Merging(Spec):
     ) -> "Merging":
         """Measure the routes of `model`; `adapter` is its merged form, and `merged` the evaluation of that."""
         random, fixed = (
-            [measure(backbone, replace(adapter, tensors=tensors), examples) for tensors in routes]
+            [evaluate_candidate(backbone, replace(adapter, tensors=tensors), examples) for tensors in routes]
             for routes in (random_routes(model, NUM_ENSEMBLES * NUM_PASSES, _SEED), fixed_routes(model))
         )
         groups = [random[first : first + NUM_PASSES] for first in range(0, len(random), NUM_PASSES)]

@@ -56,7 +56,7 @@ def run_trial(trial: Trial, directory: Path) -> TrialOutcome:
         result = train(run)
     finally:
         shutil.rmtree(scratch)
-    metrics = result.metrics | _routes(result.report) if test is None else result.measure(test)
+    metrics = result.metrics | _routes(result.report) if test is None else dict(result.learner.evaluate(test).metrics)
     _check_finite(metrics)
     cost, resolved = result.report.cost, result.report.resolved
     assert resolved is not None, "only older reports lack it"

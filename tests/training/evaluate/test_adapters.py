@@ -11,7 +11,7 @@ from peltier_training.data.examples import Example
 from peltier_training.data.gold import GoldEntity, Tagged
 from peltier_training.data.rows import tag_text
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate, examine, judge_tags
+from peltier_training.evaluate.adapters import evaluate, judge_tags
 
 MakeArtifact = Callable[..., bytes]
 TAGGING = TaskSpec(type="token-classification", labels=("O", "B-place", "I-place"), inputs="single", max_length=8)
@@ -23,11 +23,11 @@ def test_predictions_keep_the_order_whatever_the_batch(bert: Backbone, make_arti
     """Each of 70 rows of any length, in three batches, gets what it gets alone."""
     artifact = read_artifact(make_artifact(bert, "unipelt-apl"), bert)
     examples = [Example("film " * (1 + 7 * number % 11) + "good", "positive", "d:1") for number in range(70)]
-    logits = examine(bert, artifact, examples).scores
+    logits = evaluate(bert, artifact, examples).scores
     assert logits is not None
     assert logits.shape == (70, 2)
     for number in (0, 31, 32, 69):
-        alone = examine(bert, artifact, [examples[number]]).scores
+        alone = evaluate(bert, artifact, [examples[number]]).scores
         torch.testing.assert_close(logits[number], alone[0], atol=1e-5, rtol=0)
 
 
@@ -36,11 +36,11 @@ def test_metrics_compare_answers_with_labels(bert: Backbone, make_artifact: Make
     artifact = read_artifact(make_artifact(bert), bert)
     labels = artifact.manifest.task.labels
     texts = ["good", "bad", "a film", "the plot is dull", "not very good", "actor"]
-    found = examine(bert, artifact, [Example(text, labels[0], "d:1") for text in texts]).found
+    found = evaluate(bert, artifact, [Example(text, labels[0], "d:1") for text in texts]).found
     right = [Example(text, labels[one], "d:1") for text, one in zip(texts, found, strict=True)]
     turned = [Example(text, labels[1 - one], "d:1") for text, one in zip(texts, found, strict=True)]
-    assert evaluate(bert, artifact, right)["accuracy"] == 1.0
-    assert evaluate(bert, artifact, turned)["accuracy"] == 0.0
+    assert evaluate(bert, artifact, right).metrics["accuracy"] == 1.0
+    assert evaluate(bert, artifact, turned).metrics["accuracy"] == 0.0
 
 
 def test_data_of_another_task_are_refused(bert: Backbone, make_artifact: MakeArtifact):

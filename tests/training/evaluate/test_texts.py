@@ -17,8 +17,8 @@ from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_training.config.run import METRICS
 from peltier_training.data.examples import Example
-from peltier_training.evaluate import text_examination
-from peltier_training.evaluate.text_examination import decoder_gates, examine, match_exactly, score_texts, write
+from peltier_training.evaluate import texts
+from peltier_training.evaluate.texts import decoder_gates, evaluate_texts, match_exactly, score_texts, write
 from transformers import T5ForConditionalGeneration
 
 MakeArtifact = Callable[..., bytes]
@@ -59,11 +59,13 @@ def reference_loss(directory: Path, backbone: Backbone, pairs: list[tuple[str, s
 def test_the_loss_is_transformers_own(t5: Backbone, t5_directory: Path):
     """Of the bare backbone, over label strings and over texts with several references, a token as much as another."""
     labels = ["no", "yes", "yes", "no"]
-    found = examine(t5, CLOSED, None, [Example(*pair, "d:1") for pair in zip(TEXTS, labels, strict=True)]).metrics
+    found = evaluate_texts(
+        t5, CLOSED, None, [Example(*pair, "d:1") for pair in zip(TEXTS, labels, strict=True)]
+    ).metrics
     targets = [CLOSED.targets[CLOSED.labels.index(label)] for label in labels]
     assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, list(zip(TEXTS, targets, strict=True))))
     pairs = [("bad", "a film"), ("a good film", "dull"), ("bad", "a film is bad"), ("bad", "a film")]
-    found = examine(t5, FREE, None, [Example(*pair, "d:1") for pair in pairs]).metrics
+    found = evaluate_texts(t5, FREE, None, [Example(*pair, "d:1") for pair in pairs]).metrics
     assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, pairs))
 
 
@@ -75,8 +77,8 @@ def test_a_closed_task_is_scored(t5: Backbone, make_artifact: MakeArtifact):
     likeliest = [int(output.logits.argmax()) for output in outputs]
     right = [Example(text, task.labels[one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
     wrong = [Example(text, task.labels[1 - one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
-    assert examine(t5, task, resident, right).metrics["accuracy"] == 1.0
-    assert examine(t5, task, resident, wrong).metrics["accuracy"] == 0.0
+    assert evaluate_texts(t5, task, resident, right).metrics["accuracy"] == 1.0
+    assert evaluate_texts(t5, task, resident, wrong).metrics["accuracy"] == 0.0
 
 
 def test_a_closed_task_can_be_written(t5: Backbone):
@@ -86,9 +88,9 @@ def test_a_closed_task_can_be_written(t5: Backbone):
     task = CLOSED.model_copy(update=own)
     examples = [Example(text, "no", "d:1") for text in TEXTS]
     share = sum(text.strip() == written[0].strip() for text in written) / len(TEXTS)
-    assert examine(t5, task, None, examples).metrics["accuracy"] == share
+    assert evaluate_texts(t5, task, None, examples).metrics["accuracy"] == share
     numbers = task.model_copy(update={"type": "regression", "labels": ("value",), "targets": ("0.0", "5.0")})
-    found = examine(t5, numbers, None, [Example(text, 1.0, "d:1") for text in TEXTS]).metrics
+    found = evaluate_texts(t5, numbers, None, [Example(text, 1.0, "d:1") for text in TEXTS]).metrics
     assert found["mse"] == pytest.approx((1 - -1) ** 2)
 
 
@@ -96,9 +98,10 @@ def test_examples_of_one_input_are_references_of_each_other(t5: Backbone):
     """It is answered once, and right if it is any of them."""
     (answer,) = write(t5, FREE, [Row(encode_input(t5, FREE, "bad"))])
     examples = [Example("bad", "something else", "d:1"), Example("bad", answer.text, "d:2")]
-    assert examine(t5, FREE, None, examples).metrics["exact_match"] == 1.0
+    assert evaluate_texts(t5, FREE, None, examples).metrics["exact_match"] == 1.0
     assert (
-        examine(t5, FREE, None, [*examples, Example("dull", "what nobody writes", "d:3")]).metrics["exact_match"] == 0.5
+        evaluate_texts(t5, FREE, None, [*examples, Example("dull", "what nobody writes", "d:3")]).metrics["exact_match"]
+        == 0.5
     )
 
 
@@ -165,8 +168,8 @@ def test_chrf_compares_texts_of_one_word():
 @pytest.mark.parametrize("reference", ["good film </s>", "good <unk> film", "good \u2603 film"])
 def test_references_are_read_as_texts_are(t5: Backbone, monkeypatch: pytest.MonkeyPatch, reference: str):
     """A text that says all that the tokens of a reference can say has the best scores, and is not equal to it."""
-    monkeypatch.setattr(text_examination, "write", lambda *_: [TextAnswer("good film", 0.0, "stop")])
-    found = examine(t5, FREE, None, [Example("a film", reference, "d:1")])
+    monkeypatch.setattr(texts, "write", lambda *_: [TextAnswer("good film", 0.0, "stop")])
+    found = evaluate_texts(t5, FREE, None, [Example("a film", reference, "d:1")])
     assert (found.metrics["chrf"], found.metrics["rouge_l"], found.metrics["exact_match"]) == (100.0, 1.0, 0.0)
     assert found.gold == [[reference]]
 

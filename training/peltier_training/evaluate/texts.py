@@ -35,7 +35,7 @@ _CACHE_BYTES, _FLOAT_BYTES = 2 * 2**30, 4
 _NO_NUMBER = -1.0  # the value of a text that is not a number (docs/methods.md#tasks-as-text)
 
 
-def examine(
+def evaluate_texts(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], *,
     record_gates: bool = False,
 ) -> Evaluation:  # fmt: skip

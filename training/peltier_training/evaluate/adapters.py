@@ -1,4 +1,4 @@
-"""The metrics and answers of an adapter or an artifact on labelled data; `text_examination` has those of a T5."""
+"""The metrics and answers of an adapter or an artifact on labelled data; `texts` has those of a T5."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,38 +25,35 @@ from peltier_training.data.gold import tagged_entities
 from peltier_training.data.labels import Labels
 from peltier_training.data.rows import TaggedText, context_windows, encode_examples, tag_text
 from peltier_training.errors import NotFiniteError
-from peltier_training.evaluate import metrics, text_examination
+from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates, run_rows
 from peltier_training.evaluate.metrics import Cosines, LateInteraction, Similarity, TermProducts
+from peltier_training.evaluate.texts import evaluate_texts, judge_targets
 
 Windows = Sequence[Sequence[Encoded]]
 JudgeLogits = Callable[[Sequence[Tensor]], Evaluation]
 
 
-def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
-    """The metrics of the artifact's task type; on T5 its `loss` too."""
-    return dict(examine(backbone, artifact, examples).metrics)
-
-
-def examine(
+def evaluate(
     backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
+    """The answers and the metrics of the artifact's task type; on T5 its `loss` too."""
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
-        return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
+        return evaluate_texts(backbone, task, resident, examples, record_gates=record_gates)
     rows, judge = read_inputs(backbone, task, examples)
     outputs = run_rows(backbone, [Row(row, resident) for row in rows], record_gates=record_gates)
     return replace(judge([output.logits for output in outputs]), gates=mean_gates(outputs))
 
 
-def measure(
+def evaluate_candidate(
     backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
     """The evaluation of an adapter in its served form. Raises a `NotFiniteError` if tensors are not finite."""
     if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
         raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
     candidate = adapter.unproved(backbone, inputs_of(adapter.task, examples[:1]))
-    return examine(backbone, candidate, examples, record_gates=record_gates)
+    return evaluate(backbone, candidate, examples, record_gates=record_gates)
 
 
 def read_inputs(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> tuple[list[Encoded], JudgeLogits]:
@@ -77,7 +74,7 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
     """The evaluation of scores [rows, outputs]: an encoder's logits ([pairs, 2, outputs] of an embedding), or a T5's
     scores of its target texts."""
     if backbone.config.generates:
-        return text_examination.judge_targets(task, scores.argmax(-1), examples)
+        return judge_targets(task, scores.argmax(-1), examples)
     if task.embeds:
         return judge_pairs(backbone, task, scores.flatten(0, 1).unbind(), examples)
     targets = Labels(task.type, task.labels).targets(examples)
