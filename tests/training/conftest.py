@@ -183,16 +183,11 @@ def _trainings() -> dict[str, Trained]:
 
 
 @pytest.fixture
-def trained(
-    request: pytest.FixtureRequest, toy: Path, tmp_path_factory: pytest.TempPathFactory, _trainings: dict[str, Trained]
-) -> Train:
+def trained(request, toy, tmp_path_factory, _trainings) -> Train:
     """`trained(family, task_type, preset, …) -> Trained`; keywords as in `create_run`. Tests with the same arguments
     share one training. With `after` it resumes from the checkpoints of that training."""
 
-    def make(
-        family: str = "bert", task_type: str = "classification", preset: str = "compacter",
-        after: Trained | None = None, **changes: Any,
-    ) -> Trained:  # fmt: skip
+    def make(family="bert", task_type="classification", preset="compacter", after=None, **changes) -> Trained:
         key = repr((family, task_type, preset, after and after.run.directory, sorted(changes.items())))
         if key not in _trainings:
             backbone: Backbone = request.getfixturevalue(family)

@@ -173,9 +173,7 @@ def recorded(path: Path) -> dict[str, Any]:
     return dict(read_manifest(path).training.hyperparameters)
 
 
-def test_separators_and_skipped_rows_are_remembered(
-    peltier: Peltier, training: list[str], tmp_path: Path, bert: Backbone
-):
+def test_separators_and_skipped_rows_are_remembered(peltier, training, tmp_path, bert):
     """Bad rows are told and counted, the artifact says how labels were separated, and evaluate reads the same way."""
     texts = "the film is good", "a very bad plot", "good actor and film", "the plot is bad"
     rows = [f"{text},{'|'.join(word for word in ('film', 'good', 'plot') if word in text)}" for text in texts]
@@ -251,9 +249,7 @@ ERRORS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_a_run_that_cannot_be_is_one_line(
-    peltier: Peltier, training: list[str], t5_training: list[str], tmp_path: Path, case: str
-):
+def test_a_run_that_cannot_be_is_one_line(peltier, training, t5_training, tmp_path, case):
     """Exit status 1 and one sentence on standard error; nothing is written. `test_preparation.py` has what is refused
     without torch."""
     arguments, reason = ERRORS[case]
@@ -285,9 +281,7 @@ def test_wrong_usage_is_status_2(peltier: Peltier, training: list[str], argument
     assert "Usage: peltier train" in done.err
 
 
-def test_evaluate_explains_what_it_cannot_read(
-    peltier: Peltier, toy: Path, tmp_path: Path, bert: Backbone, roberta: Backbone, make_artifact: MakeArtifact
-):
+def test_evaluate_explains_what_it_cannot_read(peltier, toy, tmp_path, bert, roberta, make_artifact):
     """A missing artifact, a file that is none, another backbone, other labels."""
     good, bad = tmp_path / "good.safetensors", tmp_path / "bad.safetensors"
     good.write_bytes(make_artifact(bert, labels=("yes", "no")))
@@ -306,9 +300,7 @@ def test_evaluate_explains_what_it_cannot_read(
         assert reason in done.err
 
 
-def test_a_training_on_the_terminal_begins_with_its_preflight(
-    peltier: Peltier, t5_training: list[str], toy: Path, tmp_path: Path
-):
+def test_a_training_on_the_terminal_begins_with_its_preflight(peltier, t5_training, toy, tmp_path):
     """Cut inputs, and targets that are cut or cannot be written, before the first step and in the report."""
     rows = [{"text": "film " * 40, "label": "{good}"}, *({"text": "a film", "label": "a very good film"},) * 7]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -115,15 +115,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[tuple[Any, Any]], str]] = [
 
 @pytest.mark.usefixtures("no_step")
 @pytest.mark.parametrize(("family", "changes", "rows", "sentence"), REFUSED, ids=[row[-1] for row in REFUSED])
-def test_what_an_artifact_refuses_is_refused_first(
-    family: str,
-    changes: dict[str, Any],
-    rows: list[tuple[Any, Any]],
-    sentence: str,
-    make_run: MakeRun,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-):
+def test_what_an_artifact_refuses_is_refused_first(family, changes, rows, sentence, make_run, tmp_path, request):
     """Each rule of a manifest that examples or options can break, in one sentence."""
     backbone: Backbone = request.getfixturevalue(family)
     own = {"backbone": backbone.name, "preset": "lora" if family == "t5" else "compacter"} | changes

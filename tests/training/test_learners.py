@@ -131,9 +131,7 @@ def test_the_loss_decides_among_equal_epochs_of_a_baseline(make_run: MakeRun, mo
 
 
 @pytest.mark.parametrize("family", ["bert", "t5"])
-def test_the_frozen_weights_are_gone_while_a_baseline_trains(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, family: str
-):
+def test_the_frozen_weights_are_gone_while_a_baseline_trains(make_run, monkeypatch, request, family):
     """What trains is one copy of the backbone, as of a method that has nothing else."""
 
     class Seen(Exception):
@@ -236,9 +234,7 @@ def test_divergence_is_no_score(make_run: MakeRun, request: pytest.FixtureReques
 
 
 @pytest.mark.parametrize("preset", BASELINES)
-def test_an_impossible_head_is_refused_before_weights_are_read(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, preset: str
-):
+def test_an_impossible_head_is_refused_before_weights_are_read(make_run, monkeypatch, preset):
     """The sentence names the value and those that can be."""
     monkeypatch.setattr(
         "peltier_training.baselines.learner.load_backbone", lambda *_, **__: pytest.fail("weights were read")
@@ -312,9 +308,7 @@ def test_an_adapter_is_proved_where_it_was_trained_too(bert: Backbone, bert_int8
     assert check_golden(bert_int8, read_artifact(both, bert_int8)) == []
 
 
-def test_an_adapter_that_does_not_hold_where_it_was_trained_says_so(
-    bert: Backbone, bert_int8: Backbone, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_an_adapter_that_does_not_hold_where_it_was_trained_says_so(bert, bert_int8, monkeypatch, caplog):
     """It is written all the same, for servers in float32; the log says what int8 servers will say."""
     trained, judge = create_trained(bert, "houlsby"), proof.check_golden
     reason = "golden example 0: scores differ by 0.5 from the recorded ones; 0.125 is allowed in int8"

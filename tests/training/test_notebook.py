@@ -56,9 +56,7 @@ def limited(rows: list[dict[str, Any]], bert: Backbone) -> peltier.Adapter:
     )
 
 
-def test_an_adapter_answers_as_its_artifact_does(
-    adapter: peltier.Adapter, bert: Backbone, rows: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_an_adapter_answers_as_its_artifact_does(adapter, bert, rows, tmp_path):
     """Saved and loaded, it has the same answers and metrics, and its report beside it."""
     path = adapter.save(tmp_path / "toy.safetensors")
     loaded = peltier.load(path, backbone=bert.name, device="cpu")
@@ -81,9 +79,7 @@ def test_it_measures_what_it_predicts(adapter: peltier.Adapter, rows: list[dict[
 
 
 @pytest.mark.slow
-def test_it_is_published_on_a_server(
-    adapter: peltier.Adapter, bert: Backbone, rows: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_it_is_published_on_a_server(adapter, bert, rows, tmp_path):
     """As the next version, with its report, and live under the alias."""
     server = Server(tmp_path / "log", "--backbone", bert.name, "--store", str(tmp_path / "store"))
     try:
@@ -109,9 +105,7 @@ def test_it_shows_itself(adapter: peltier.Adapter) -> None:
     assert "negative, positive" in page
 
 
-def test_the_same_examples_give_the_same_adapter(
-    rows: list[dict[str, Any]], toy: Path, bert: Backbone, adapter: peltier.Adapter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_examples_give_the_same_adapter(rows, toy, bert, adapter, monkeypatch):
     """As tuples, and from a file; the current directory stays, with nothing new in it."""
     monkeypatch.chdir(toy)
     before = sorted(toy.iterdir())
@@ -126,9 +120,7 @@ def test_the_same_examples_give_the_same_adapter(
     assert (Path.cwd(), sorted(toy.iterdir())) == (toy, before)
 
 
-def test_examples_are_checked_first(
-    adapter: peltier.Adapter, limited: peltier.Adapter, rows: list[dict[str, Any]]
-) -> None:
+def test_examples_are_checked_first(adapter, limited, rows):
     """The pre-flight report is kept; validation examples are those that are given."""
     assert adapter.preflight is not None
     assert adapter.preflight["rows"]["train"] + adapter.preflight["rows"]["validation"] == len(rows)
@@ -149,9 +141,7 @@ def test_examples_are_checked_first(
         ({"validation_share": 2.0}, r"^validation_share is 2\.0"),
     ],
 )
-def test_a_mistake_is_one_sentence(
-    changes: dict[str, Any], sentence: str, rows: list[dict[str, Any]], bert: Backbone
-) -> None:
+def test_a_mistake_is_one_sentence(changes, sentence, rows, bert):
     """As on the command line and at the server."""
     given = {"task": "toy", "backbone": bert.name, "device": "cpu"} | changes
     with pytest.raises(Exception, match=sentence) as raised:
@@ -211,9 +201,7 @@ def test_labels_without_an_order_of_their_own_are_refused(labels: Any, bert: Bac
         train([("good", 1), ("bad", 0)], bert, labels=labels)
 
 
-def test_rows_that_cannot_be_used_are_named_without_a_folder_or_a_flag(
-    adapter: peltier.Adapter, bert: Backbone
-) -> None:
+def test_rows_that_cannot_be_used_are_named_without_a_folder_or_a_flag(adapter, bert):
     """The file of the rows is a temporary one, and a flag is of the command line."""
     rows = [("good", "yes"), ("bad", None), ("", "no")]
     first, second = r"examples\.jsonl:2: label None .* a number", r"examples\.jsonl:3: column 'text' is ''; .* text"

@@ -70,9 +70,7 @@ def test_the_server_trains(peltier: Peltier, server: Any, plan: Plan, words: lis
 
 
 @pytest.mark.parametrize(("guard", "sent"), [("shadow", {"shadow": True}), ("0.1", {"share": 0.1})])
-def test_the_version_is_tried_behind_an_alias(
-    peltier: Peltier, server: Any, plan: Plan, words: list[str], guard: str, sent: dict[str, Any]
-) -> None:
+def test_the_version_is_tried_behind_an_alias(peltier, server, plan, words, guard, sent):
     """By a guarded change, in shadow or with a share of the requests."""
     plan()
     peltier(*words, "--alias", "production", "--guard", guard)
@@ -122,9 +120,7 @@ def test_an_interrupt_leaves_it_running(peltier: Peltier, server: Any, plan: Pla
         (["--no-merge-report"], 1, "--merge-report with --server"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(
-    peltier: Peltier, server: Any, words: list[str], flags: list[str], status: int, reason: str
-) -> None:
+def test_what_cannot_be_sent_is_refused(peltier, server, words, flags, status, reason):
     """In one sentence, before anything is sent."""
     outcome = peltier(*words, *flags)
     assert outcome.status == status
@@ -132,9 +128,7 @@ def test_what_cannot_be_sent_is_refused(
     assert not server.received
 
 
-def test_what_only_a_server_is_asked_for(
-    peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf, words: list[str]
-) -> None:
+def test_what_only_a_server_is_asked_for(peltier, server, answer, stream_of, words):
     """An alias, a budget, and a share of the examples in place of a file of validation rows."""
     events = stream_of(happening(1, "state", state="succeeded"))
     server.planned.extend([answer(201, FILE), answer(202, TRAINING), events, answer(200, DONE)])

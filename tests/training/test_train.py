@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from peltier_training.report.merging import Merging
 from peltier_training.service.observer import CheckpointTimes
 from peltier_training.train import finish, learn, train
 from safetensors.torch import load_file
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerControl, TrainerState
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, Trained, logged, proved, scores
 
@@ -159,9 +158,7 @@ def test_the_best_epoch_is_kept(trained: Train, turned: Data):
         pytest.param("t5", "text2text", "adamix", MIXTURE, marks=pytest.mark.slow),
     ],
 )
-def test_the_seed_decides_everything(
-    make_run: MakeRun, trained: Train, family: str, task_type: str, preset: str, overrides: dict[str, str]
-):
+def test_the_seed_decides_everything(make_run, trained, family, task_type, preset, overrides):
     """Initialisation, order, dropout and routes: the same seed gives the same tensors, another seed others."""
     done = trained(family, task_type, preset, overrides=overrides)
     found = []
@@ -222,9 +219,7 @@ class SavesAt(CheckpointTimes):
         super().on_step_end(args, state, control)
 
 
-def _train_until(
-    run: Run, monkeypatch: pytest.MonkeyPatch, step: int, callbacks: Sequence[TrainerCallback] = ()
-) -> int:
+def _train_until(run, monkeypatch, step, callbacks=()) -> int:
     """Train, cut off after `step` steps; returns how many there were."""
     compute, steps = AdapterTrainer.training_step, [0]
 
@@ -268,9 +263,7 @@ REDUCED = [
 
 
 @pytest.mark.parametrize(("dtype", "family", "task_type", "preset", "overrides"), REDUCED)
-def test_training_in_another_precision_is_proved_in_float32_too(
-    trained: Train, dtype: str, family: str, task_type: str, preset: str, overrides: dict[str, str]
-):
+def test_training_in_another_precision_is_proved_in_float32_too(trained, dtype, family, task_type, preset, overrides):
     """Tensors and golden examples of the artifact are those of float32, and hold where it was trained."""
     done = trained(family, task_type, preset, dtype=dtype, epochs=1, overrides=overrides)
     assert done.manifest.training.hyperparameters["dtype"] == dtype
@@ -337,9 +330,7 @@ def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: 
     ("family", "task_type", "rate"),
     [("bert", "regression", 1e30), ("t5", "classification", 1e39), ("t5", "text2text", 1e39)],
 )
-def test_a_diverged_run_leaves_the_old_artifact(
-    make_run: MakeRun, family: str, task_type: str, rate: float, request: pytest.FixtureRequest
-):
+def test_a_diverged_run_leaves_the_old_artifact(make_run, family, task_type, rate, request):
     """A learning rate that makes the outputs infinite ends in one sentence; what was there stays, and nothing is added
     beside it."""
     backbone: Backbone = request.getfixturevalue(family)

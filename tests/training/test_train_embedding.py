@@ -90,10 +90,7 @@ LEARNED: list[tuple[TaskType, bool, int, EmbeddingOptions, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "scored", "epochs", "options", "head"), LEARNED)
-def test_embeddings_learn_pairs(
-    make_run: MakeRun, pairs: Callable[..., Data], bert: Backbone,
-    kind: TaskType, scored: bool, epochs: int, options: EmbeddingOptions, head: dict[str, Any],
-):  # fmt: skip
+def test_embeddings_learn_pairs(make_run, pairs, bert, kind, scored, epochs, options, head):
     """With scores or without. The artifact is measured the same, and its golden examples prove it."""
     data = pairs(train_scored=scored, scored=scored)
     run = make_run(kind, "lora", data=data, learning_rate=2e-2, epochs=epochs, embedding=options)
@@ -172,9 +169,7 @@ def test_each_text_is_trained_alone(make_run: MakeRun, pairs: Callable[..., Data
         (EmbeddingOptions(), {"metric": "mrr"}, "metric 'mrr' is not one of pairs with scores: spearman, pearson"),
     ],
 )
-def test_bad_options_are_one_sentence(
-    make_run: MakeRun, pairs: Callable[..., Data], options: EmbeddingOptions, changes: dict[str, Any], message: str
-):
+def test_bad_options_are_one_sentence(make_run, pairs, options, changes, message):
     """With the value and the rule."""
     run = make_run("embedding", data=pairs(train_scored=True, scored=True), embedding=options, **changes)
     with pytest.raises(TrainingError, match=f"^{message}"):

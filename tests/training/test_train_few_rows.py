@@ -72,9 +72,7 @@ def make_few(make_run: MakeRun, tmp_path: Path) -> MakeRun:
     ("family", "kind", "preset"),
     [pytest.param(*case, marks=[] if case in KEPT else [pytest.mark.slow]) for case in CASES],
 )
-def test_one_step_ends_in_an_adapter_with_an_effect(
-    make_few: MakeRun, request: pytest.FixtureRequest, family: str, kind: str, preset: str
-):
+def test_one_step_ends_in_an_adapter_with_an_effect(make_few, request, family, kind, preset):
     """One epoch on four rows is one step, with every preset and every type of task. Its validation has a loss, which
     decides among equal epochs."""
     backbone: Backbone = request.getfixturevalue(family)

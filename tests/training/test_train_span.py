@@ -81,9 +81,7 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
         ({"answers": "context"}, r":1: answers '.*' cannot be read; they must be an object such as "),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(
-    make_run: MakeRun, questions: list[Path], changes: dict[str, Any], rule: str
-):
+def test_settings_that_do_not_fit_are_refused(make_run, questions, changes, rule):
     """In one sentence, before any weight is read."""
     data = Data(*questions, changes.pop("columns", COLUMNS), changes.pop("answers", "answers"))
     with pytest.raises(TrainingError, match=rule):

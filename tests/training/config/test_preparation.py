@@ -109,9 +109,7 @@ def test_a_mistake_in_a_sweep_costs_no_heavy_import(toy: Path, bert: Backbone, t
 
 
 @pytest.mark.slow
-def test_a_mistake_in_an_evaluation_costs_no_heavy_import(
-    toy: Path, bert: Backbone, tmp_path: Path, make_artifact: Callable[..., bytes]
-):
+def test_a_mistake_in_an_evaluation_costs_no_heavy_import(toy, bert, tmp_path, make_artifact):
     """Of the data, the columns, the labels and the backbone, and where there is no artifact."""
     artifact = tmp_path / "a.safetensors"
     artifact.write_bytes(make_artifact(bert, labels=("yes", "no")))
@@ -140,9 +138,7 @@ def _filled(make_run: MakeRun, backbone: Backbone, num_rows: int, **given: objec
         (100_000, 32, 10, 1, 2),
     ],
 )
-def test_a_run_without_epochs_has_an_open_end(
-    make_run: MakeRun, bert: Backbone, num_rows: int, batch_size: int, most: int, interval: int, patience: int
-):
+def test_a_run_without_epochs_has_an_open_end(make_run, bert, num_rows, batch_size, most, interval, patience):
     """It has at most 2,000 steps or 10 epochs, and waits for 150 steps or two validations without improvement. Few rows
     have smaller batches, and fewer validations than epochs."""
     found = _filled(make_run, bert, num_rows)
@@ -188,9 +184,7 @@ def test_filling_in_twice_changes_nothing(make_run: MakeRun, bert: Backbone):
     ("preset", "published", "narrow"),
     [("bitfit", 1e-4, 6e-4), ("lora", 5e-4, 2e-3), ("compacter", 3e-3, 3e-3), ("intrinsic-said", 3e-2, 3e-2)],
 )
-def test_a_narrow_encoder_has_a_higher_rate(
-    make_run: MakeRun, bert: Backbone, preset: str, published: float, narrow: float
-):
+def test_a_narrow_encoder_has_a_higher_rate(make_run, bert, preset, published, narrow):
     """The papers' rate on encoders of their width, six times as much on narrower ones, but not raised beyond 2e-3."""
     run = replace(make_run(preset=preset), hyperparameters=NOTHING)
     assert fill_in(run, CONFIGS["bert-base"], 200).learning_rate == published

@@ -114,9 +114,7 @@ def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
         ("bert", {"preset": "prompt-r"}, "preset 'prompt-r' is not defined on a bert backbone"),
     ],
 )
-def test_a_family_cannot_do_everything(
-    tmp_path: Path, family: str, changes: dict[str, Any], rule: str, request: pytest.FixtureRequest
-):
+def test_a_family_cannot_do_everything(tmp_path, family, changes, rule, request):
     """What only a T5 or only an encoder does is refused on the other."""
     run = create_run(tmp_path, **changes)
     run.check()

@@ -28,9 +28,7 @@ ENTITIES = (GoldEntity(0, 12, "person"), GoldEntity(17, 24, "person"), GoldEntit
 SPANS = [entity._asdict() for entity in ENTITIES]
 
 
-def read(
-    folder: Path, *rows: tuple[Any, Any], labels: tuple[str, ...] | None = None, skip: bool = False
-) -> list[Example]:
+def read(folder, *rows, labels=None, skip=False) -> list[Example]:
     """The training rows of a file."""
     path = folder / "a.jsonl"
     path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))

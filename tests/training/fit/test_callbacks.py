@@ -3,7 +3,6 @@
 import io
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,7 @@ from tests.training.conftest import COMPACTER, MakeRun, Train, Trained
     ("interval", "epochs", "validated"),
     [(None, 3, [1, 2, 3]), (None, 40, list(range(1, 41))), (2, 5, [2, 4, 5]), (3, 9, [3, 6, 9]), (7, 3, [3])],
 )
-def test_a_run_validates_at_its_interval(
-    make_run: MakeRun, tmp_path: Path, interval: int | None, epochs: int, validated: list[int]
-):
+def test_a_run_validates_at_its_interval(make_run, tmp_path, interval, epochs, validated):
     """After every epoch where none is set, and always after the last; what is not measured is not saved."""
     callback = ValidationInterval(make_run(epochs=epochs, validation_interval=interval))
     args = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=epochs, use_cpu=True, report_to=[])
@@ -61,9 +58,7 @@ def test_an_epoch_is_a_line(trained: Train, family: str, preset: str, options: d
     assert max(map(len, done.err.splitlines()[1:])) <= 80
 
 
-def test_a_run_with_an_open_end_prints_its_phases(
-    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_with_an_open_end_prints_its_phases(make_run, capsys, monkeypatch):
     """The last epoch is unknown until the learning rate falls, and the last line says why training ended."""
     monkeypatch.setattr(schedule, "LEAST_STEPS", 0)
     learn(prepare(make_run(epochs=30, patience=1, open_end=True, learning_rate=1e-5)))

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,7 @@ class SimpleTrainer:
     def _outputs(self, model: Any, piece: Any, number: int) -> list[torch.Tensor]:
         return self._pieces[number]
 
-    def grade(
-        self, outputs: torch.Tensor, labels: torch.Tensor, rows: list[int], slices: Sequence[slice], has_tokens: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def grade(self, outputs, labels, rows, slices, has_tokens) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss, and the gradient of the outputs."""
         leaf, pieces, self._pieces = outputs.clone().requires_grad_(), [], []
         is_text = isinstance(self._objective, TextObjective)
@@ -173,9 +171,7 @@ def test_a_divided_step_has_the_gradients_of_a_whole_one(
     assert whole.norm() > 0
 
 
-def test_blocks_below_the_first_one_keep_nothing(
-    make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch
-):  # fmt: skip
+def test_blocks_below_the_first_one_keep_nothing(make_run, bert, monkeypatch):
     """The adapter's own values are all in the blocks above."""
     found = list[int]()
 

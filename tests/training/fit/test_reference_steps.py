@@ -126,9 +126,7 @@ def uneven(make_run: MakeRun, t5: Backbone, tmp_path: Path) -> MakeRun:
 
 # A step of rows in several passes adds the shares of each in the tokens of all.
 @pytest.mark.parametrize("pass_bytes", [None, 1])
-def test_a_text_to_text_training_is_transformers_own(
-    uneven: MakeRun, t5_directory: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int | None
-):
+def test_a_text_to_text_training_is_transformers_own(uneven, t5_directory, monkeypatch, pass_bytes):
     """The decoder reads the target shifted by one, its end counts, what fills a grid does not, and the loss is the mean
     over the tokens of a batch."""
     run = uneven(pass_bytes=pass_bytes)
@@ -147,9 +145,7 @@ def test_a_text_to_text_training_is_transformers_own(
 
 
 @pytest.mark.parametrize("pass_bytes", [None, 1])
-def test_a_training_of_a_classifier_is_transformers_own(
-    make_run: MakeRun, bert_directory: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int | None
-):
+def test_a_training_of_a_classifier_is_transformers_own(make_run, bert_directory, monkeypatch, pass_bytes):
     """The loss is the mean over the rows of a batch, and biases do not decay."""
     run = make_run("classification", "lora", pass_bytes=pass_bytes, **NUMBERS)
     found, start = losses_of(run, monkeypatch)

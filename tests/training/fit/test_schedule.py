@@ -69,9 +69,7 @@ def _log(scores: Sequence[float], interval: int = 1) -> list[dict[str, float]]:
         ([0.1 * number for number in range(15)], 1, Decay(45, 60, 20, is_forced=True)),  # of at most 20 epochs
     ],
 )
-def test_the_rate_falls_after_patience_or_at_the_latest_time(
-    make_run: MakeRun, scores: list[float], interval: int, decay: Decay | None
-):
+def test_the_rate_falls_after_patience_or_at_the_latest_time(make_run, scores, interval, decay):
     """It falls for a third of the epochs before, in whole intervals, and is 0 at the latest at the most epochs."""
     run = make_run(epochs=20, patience=2, open_end=True, validation_interval=interval)
     assert find_decay(run, _log(scores, interval)) == decay
@@ -125,9 +123,7 @@ def test_every_metric_that_stays_at_0_lets_patience_end_a_run(make_run: MakeRun,
         ([0.5, 0.5], [None, None], 1),  # older checkpoints have no loss of entities and spans
     ],
 )
-def test_the_loss_decides_among_equal_validations(
-    make_run: MakeRun, scores: list[float], losses: list[float | None], best: int
-):
+def test_the_loss_decides_among_equal_validations(make_run, scores, losses, best):
     """And among equal losses the later one; each validation is judged when it comes."""
     log = [
         entry if loss is None else entry | {"eval_loss": loss} for entry, loss in zip(_log(scores), losses, strict=True)
@@ -187,9 +183,7 @@ def test_a_decay_is_linear():
         ({"epochs": 4, "patience": 2, "open_end": True}, [0.1, 0.2, 0.3, 0.4], False, "4 epochs are the most without"),
     ],
 )
-def test_an_ended_run_has_a_reason(
-    make_run: MakeRun, given: dict[str, int], scores: list[float], converged: bool, reason: str
-):
+def test_an_ended_run_has_a_reason(make_run, given, scores, converged, reason):
     """A run has converged if its validations stopped improving, also if they improve while the rate falls."""
     run = make_run(**given)
     assert has_converged(run, _log(scores)) is converged

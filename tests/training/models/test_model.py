@@ -217,9 +217,7 @@ FORMULAS: list[tuple[str, dict[str, str]]] = [
         for family, number in cover({"family": HEADS.families, "number": range(len(FORMULAS))})
     ],
 )
-def test_gradients_are_those_of_the_formulas(
-    backbone: Backbone, family: str, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest
-):
+def test_gradients_are_those_of_the_formulas(backbone, family, preset, overrides, request):
     """Packed rows, in-place sums and frozen kernels give the gradients of a naive padded float64 implementation."""
     model, rows = HEADS.create(backbone, preset, **overrides).eval(), encode(backbone)
     leaves = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}

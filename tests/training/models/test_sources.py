@@ -99,9 +99,7 @@ DRAWN = [
 
 
 @pytest.mark.parametrize(("preset", "overrides", "name", "stds"), DRAWN, ids=str)
-def test_normal_draws_of_what_is_trained(
-    backbone: Backbone, preset: str, overrides: dict[str, str], name: str, stds: dict[str, float]
-):
+def test_normal_draws_of_what_is_trained(backbone, preset, overrides, name, stds):
     """Mean 0 and the published deviation, each to five standard errors, in each of T5's three groups of prefixes and
     each of AdaMix's experts."""
     std = stds[backbone.config.family]

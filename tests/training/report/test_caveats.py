@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_training.data.labels import TaskType
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.report.caveats import Evidence, Majority, find_caveats
 
@@ -14,10 +12,7 @@ LABELS = ("no", "yes", "odd")
 GOOD = [0] * 10 + [1] * 10
 
 
-def judge(
-    gold: Sequence[Any], found: Sequence[Any], history: Sequence[float] = (0.9, 0.8), *,
-    task_type: TaskType = "classification", metric: str = "accuracy", **metrics: float,
-) -> tuple[str, ...]:  # fmt: skip
+def judge(gold, found, history=(0.9, 0.8), *, task_type="classification", metric="accuracy", **metrics):
     """The caveats of these answers; metrics that are not given are those of a perfect adapter."""
     labels = ("value",) if task_type == "regression" else LABELS
     task = TaskSpec(type=task_type, labels=labels, inputs="single", max_length=8)
@@ -140,9 +135,7 @@ def test_only_a_few_long_names_are_named():
         ("text2text", [["a"]] * 5, {}, None),
     ],
 )
-def test_the_same_answer_to_every_row_must_be_beaten(
-    task_type: TaskType, gold: Sequence[Any], metrics: dict[str, float], expected: str | None
-):
+def test_the_same_answer_to_every_row_must_be_beaten(task_type, gold, metrics, expected):
     """By more than one standard error; the sentence has both numbers."""
     if task_type == "text2text":
         evaluation = Evaluation({"bleu": 0.0}, [""] * 5, gold, ["b"] * 5)

@@ -97,9 +97,7 @@ def test_gates_of_t5_are_those_of_both_stacks(trained: Train, task_type: str, pr
         ("t5", "text2text", "lora", {"learning_rate": 1e-2, "eval_rows": 2}, "samples"),
     ],
 )
-def test_every_task_type_has_its_answers(
-    trained: Train, family: str, task_type: str, preset: str, options: dict[str, Any], kind: str
-):
+def test_every_task_type_has_its_answers(trained, family, task_type, preset, options, kind):
     """One of the four kinds of answers, curves of loss and of the metrics, and a page; the JSON file has it all, and a
     server takes it."""
     done = trained(family, task_type, preset, **options)

@@ -63,9 +63,7 @@ class Queue:
     registry: Registry
     blobs: Blobs
 
-    async def add(
-        self, data: bytes, asked: Mapping[str, Any] | None = None, *, name: str = "rows.jsonl"
-    ) -> StoredTraining:
+    async def add(self, data, asked=None, *, name="rows.jsonl") -> StoredTraining:
         reservation = await self.registry.reserve(digest_of(data))
         await self.blobs.put(data)
         file = await self.registry.files.add(

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from peltier_store.registry.extensions.queue_records import StoredTraining
@@ -171,13 +171,7 @@ async def _run(store: Path, backbone: str, kills: int, seed: int) -> dict[str, A
     }
 
 
-def main(
-    *,
-    store: Annotated[Path, typer.Option()],
-    backbone: Annotated[str, typer.Option()],
-    kills: Annotated[int, typer.Option()] = 200,
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
+def main(*, store, backbone, kills=200, seed=0) -> None:
     """Print what happened."""
     print(asyncio.run(_run(store, backbone, kills, seed)))
 

@@ -45,9 +45,7 @@ def started(queue: Queue, bert: Backbone, scratch: Path, *flags: str) -> Iterato
         process.wait()
 
 
-def test_once_ends_when_nothing_waits(
-    bert: Backbone, tmp_path: Path, scratch: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_once_ends_when_nothing_waits(bert, tmp_path, scratch, caplog, monkeypatch):
     """What waits is trained by a process of its own and left to be published, after which a server with the store
     answers with it; the log names the training and its metrics, and no text of it."""
     monkeypatch.setattr("peltier_training.service.worker.open_scratch", partial(open_scratch, scratch))

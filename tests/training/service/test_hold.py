@@ -69,9 +69,7 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path, monkeypat
     assert task.done()
 
 
-async def test_a_cancellation_while_the_artifact_is_stored_counts(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_cancellation_while_the_artifact_is_stored_counts(queue, tmp_path, monkeypatch):
     """The worker has asked for the owner's wish before, and nothing is published."""
     sent = await queue.add(jsonl(praise()), request())
     hold, put = await held(queue, tmp_path / "archive", Pace()), queue.blobs.put
@@ -105,9 +103,7 @@ async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("wish", "is_longer"), [("wait", True), ("pause", False), (None, False)])
-async def test_a_process_that_saves_nothing_gets_a_grace(
-    queue: Queue, tmp_path: Path, wish: str | None, is_longer: bool
-):
+async def test_a_process_that_saves_nothing_gets_a_grace(queue, tmp_path, wish, is_longer):
     """A longer one for a final evaluation, which would begin anew, and only for lack of minutes."""
     sent = await queue.add(jsonl(praise()), request())
     pace = Pace(renew_seconds=0.01, grace_seconds=0.01, evaluation_seconds=3600)
@@ -130,9 +126,7 @@ async def test_a_training_that_ends_within_its_grace_has_ended(queue: Queue, tmp
     await asyncio.wait_for(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(0))], "wait"), 60)
 
 
-async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(queue, tmp_path, monkeypatch):
     """It is sent again and again until an answer comes."""
     sent = await queue.add(jsonl(praise()), request())
     hold = await held(queue, tmp_path / "archive", Pace(renew_seconds=0.01, patience_seconds=1e6))
@@ -153,9 +147,7 @@ async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(
     assert 10_000 <= (await queue.find(sent)).seconds < 20_000
 
 
-async def test_a_cancelled_renewal_counts_its_seconds_once(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_cancelled_renewal_counts_its_seconds_once(queue, tmp_path, monkeypatch):
     """The registry stores it, though nobody waits for the answer."""
     sent = await queue.add(jsonl(praise()), request())
     hold = await held(queue, tmp_path / "archive", Pace())

@@ -117,9 +117,7 @@ class PowerCut(BaseException):
 @pytest.mark.parametrize(
     "asked", [request(settings={"epochs": 4}), request(budget={"steps": 14}, settings={"epochs": 9})]
 )
-def test_a_resumed_training_ends_with_the_same_weights(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], saved_at: int
-):
+def test_a_resumed_training_ends_with_the_same_weights(desk, monkeypatch, asked, saved_at):
     """From the archive of a checkpoint, in another directory, with the same schedule."""
     data = jsonl(praise())
     whole = delivered(desk, data, asked)
@@ -236,9 +234,7 @@ def test_chats_whose_answers_end_in_a_line_end_are_trained(desk: Desk, bert: Bac
         ("good", {"task": "Good"}, "task 'Good' is not a name"),
     ],
 )
-def test_what_an_artifact_refuses_is_refused_before_the_first_step(
-    desk: Desk, answer: str, asked: dict[str, Any], reason: str
-):
+def test_what_an_artifact_refuses_is_refused_before_the_first_step(desk, answer, asked, reason):
     """In a sentence for the tenant, and not as an error of the worker."""
     found = desk.do(desk.job(_chats({"positive": answer, "negative": "bad"}), request(format="chat", **asked)))
     assert isinstance(found, Refused)

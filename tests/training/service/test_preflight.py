@@ -78,9 +78,7 @@ def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatc
         ("embedding", [{"text": f"a {n}", "pair": f"film {n}"} for n in range(30)]),
     ],
 )
-def test_a_validation_whose_outputs_fill_the_memory_is_refused(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, task_type: str, rows: list[dict[str, Any]]
-):
+def test_a_validation_whose_outputs_fill_the_memory_is_refused(desk, monkeypatch, task_type, rows):
     """A classification has a number for each row and label, a text one for each token and tag or for each value."""
     monkeypatch.setattr(preflight, "MAX_OUTPUTS", 20)
     (desk.folder / "validation.jsonl").write_bytes(jsonl(rows))

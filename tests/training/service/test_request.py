@@ -41,9 +41,7 @@ def test_settings_are_of_the_preset_and_of_the_training(machine: Machine):
         ({"targets": "query", "label_targets": "key,value"}, "key,value", "query"),
     ],
 )
-def test_a_lora_on_a_t5_has_maps_and_texts_of_labels(
-    settings: Answer, texts: str | None, maps: str | None, t5: Backbone
-):
+def test_a_lora_on_a_t5_has_maps_and_texts_of_labels(settings, texts, maps, t5):
     """`targets` are the maps, and `label_targets` the texts, also beside them."""
     run = run_of(Machine(t5.name, "cpu", threads=1), preset="lora", settings=settings)
     assert run.text.targets == texts

@@ -178,9 +178,7 @@ async def test_what_cannot_be_trained_fails_with_the_reason(queue: Queue, make_w
     assert (await queue.find(bad)).reason == "classification needs at least 2 labels; there are 1: b"
 
 
-async def test_a_file_that_is_too_large_is_not_fetched(
-    queue: Queue, make_worker: MakeWorker, children: LocalChildren, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_file_that_is_too_large_is_not_fetched(queue, make_worker, children, monkeypatch):
     """The registry knows its size."""
     monkeypatch.setattr(examples, "MAX_FILE_BYTES", 100)
     training = await queue.add(jsonl(praise()), name="large.jsonl")
@@ -192,9 +190,7 @@ async def test_a_file_that_is_too_large_is_not_fetched(
 
 
 @pytest.mark.slow
-async def test_a_pause_keeps_the_last_checkpoint(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_pause_keeps_the_last_checkpoint(queue, make_worker, monkeypatch):
     """After it the training goes on from there, and ends with the weights of one that was not paused."""
     asked = request(settings={"epochs": 24})
     training, other = await queue.add(jsonl(praise()), asked), None
@@ -299,9 +295,7 @@ async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
 
 
 @pytest.mark.parametrize(("num_deaths", "state"), [(1, "publishing"), (9, "failed")])
-async def test_a_killed_process_is_started_again_once(
-    queue: Queue, make_worker: MakeWorker, children: LocalChildren, num_deaths: int, state: str
-):
+async def test_a_killed_process_is_started_again_once(queue, make_worker, children, num_deaths, state):
     """As the kernel kills what takes too much memory. If the next one dies too, the training fails."""
     children.num_deaths = num_deaths
     training = await queue.add(jsonl(praise()))
@@ -312,9 +306,7 @@ async def test_a_killed_process_is_started_again_once(
 
 
 @pytest.mark.slow  # the same above, with jobs in the process of the test
-async def test_processes_that_are_killed_end_a_training(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-):
+async def test_processes_that_are_killed_end_a_training(queue, make_worker, monkeypatch):
     """By real signals."""
     started: list[Any] = []
     monkeypatch.setattr(Children, "start", killing(Children.start, started))
@@ -375,9 +367,7 @@ def failing_first(work: Any, kind: type[Exception]) -> Any:
 
 
 @pytest.mark.slow
-async def test_a_registry_that_stays_away_ends_the_hold(
-    queue: Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_registry_that_stays_away_ends_the_hold(queue, make_worker, monkeypatch):
     """Before another worker may claim the training, its process is killed."""
     training = await queue.add(jsonl(praise()), ENDLESS)
     async with running(make_worker(once=False, pace=replace(PACE, patience_seconds=0.3))):

@@ -90,10 +90,7 @@ def keys(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow  # in test_sweep.py stay sweeps that run only what is new
-def test_a_killed_sweep_goes_on_where_it_was(
-    start: Start, arguments: list[str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
+def test_a_killed_sweep_goes_on_where_it_was(start, arguments, tmp_path, monkeypatch, capsys):
     """kill -9 in the middle, whatever trial was running, leaves no process and loses the running trial alone."""
     first = start(ENDLESS)
     wait_for(lambda: len(keys(tmp_path / "out")) == 2)
@@ -147,10 +144,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("more", "message"), ERRORS.values(), ids=ERRORS)
-def test_a_mistake_is_one_line(
-    more: list[str], message: str, arguments: list[str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
+def test_a_mistake_is_one_line(more, message, arguments, tmp_path, monkeypatch, capsys):
     """Status 1, a sentence, and no folder."""
     monkeypatch.setattr("sys.argv", ["peltier", *arguments, *more])
     with pytest.raises(SystemExit) as caught:
@@ -163,10 +157,7 @@ def test_a_mistake_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_skipped_rows_are_told_before_the_first_trial(
-    tables: Tables, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
+def test_skipped_rows_are_told_before_the_first_trial(tables, tmp_path, monkeypatch, capsys):
     """How many of each file, and which; two tasks with one file tell it once."""
     train = Path(tables["tasks"]["toy"]["train"])
     (tmp_path / "holes.jsonl").write_text(

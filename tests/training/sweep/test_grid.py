@@ -86,9 +86,7 @@ def test_changed_data_make_other_trials(make_sweep: MakeSweep, tables: Tables, t
     assert key(source) == key(copy) != key(longer)
 
 
-def test_another_tokenizer_makes_other_trials(
-    make_sweep: MakeSweep, tables: Tables, tmp_path: Path, bert_directory: Path
-):
+def test_another_tokenizer_makes_other_trials(make_sweep, tables, tmp_path, bert_directory):
     """It decides what the backbone reads as much as the weights decide what it answers."""
     same, other = (shutil.copytree(bert_directory, tmp_path / name) for name in ("same", "other"))
     file = other / "tokenizer.json"
@@ -128,9 +126,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_is_refused_before_it_starts(
-    make_sweep: MakeSweep, tables: Tables, change: dict[str, Any], message: str, tmp_path: Path
-):
+def test_what_cannot_be_is_refused_before_it_starts(make_sweep, tables, change, message, tmp_path):
     """Whatever is wrong with the last trial, the first has not begun, and nothing is written."""
     with pytest.raises(Exception, match=message) as caught:
         make_sweep(changed(tables, **change))
@@ -154,9 +150,7 @@ def test_a_template_is_known_or_has_a_text(make_sweep: MakeSweep, tables: Tables
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])
-def test_a_pooler_that_is_not_there_is_refused(
-    method: str, make_sweep: MakeSweep, tables: Tables, roberta: Backbone, tmp_path: Path
-):
+def test_a_pooler_that_is_not_there_is_refused(method, make_sweep, tables, roberta, tmp_path):
     """The checkpoint's names tell, before its weights are read."""
     methods = {method: {"settings": {"pooling": "pooler"}}}
     with pytest.raises(TrainingError, match=r"part 'head' needs a pooler, which backbone .* does not have; set"):
@@ -202,9 +196,7 @@ def _pairs(folder: Path, *, scored: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("scored", "metric"), [(True, "spearman"), (False, "mrr")])
-def test_settings_of_embeddings_reach_a_trial(
-    make_sweep: MakeSweep, tables: Tables, tmp_path: Path, scored: bool, metric: str
-):
+def test_settings_of_embeddings_reach_a_trial(make_sweep, tables, tmp_path, scored, metric):
     """With the metric that the pairs have; a draw leaves pairs of one text together if they have no scores."""
     task = _pairs(tmp_path, scored=scored) | {"embedding": {"projection": 16, "matryoshka": "8"}}
     trial = make_sweep(tables | {"tasks": {"toy": task}, "sizes": {"5": {}}}).trials[0]

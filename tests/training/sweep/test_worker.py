@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peltier_training.data.data import Data, read_file, write_examples
@@ -20,9 +19,7 @@ MakeSweep = Callable[..., Sweep]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_metric_that_is_no_number_is_a_failure(
-    make_sweep: MakeSweep, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
-):
+def test_a_metric_that_is_no_number_is_a_failure(make_sweep, tables, tmp_path, monkeypatch, value):
     """A line of JSON cannot hold it, and a mean would hide it."""
     report = Report.model_construct(metrics={"accuracy": 0.5, "f1_macro": value}, merging=None)
     monkeypatch.setattr(worker, "train", lambda run: TrainingResult(report, None, None))
