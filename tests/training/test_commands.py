@@ -275,14 +275,12 @@ def test_texts_train_and_evaluate(peltier: Peltier, t5_training: list[str], toy:
 
 @pytest.mark.parametrize("arguments", [["--epochs=two"], ["--unknown"]])
 def test_wrong_usage_is_status_2(peltier: Peltier, training: list[str], arguments: list[str]):
-    """With usage and no traceback."""
     done = peltier(*training, *arguments)
     assert done.status == 2
     assert "Usage: peltier train" in done.err
 
 
 def test_evaluate_explains_what_it_cannot_read(peltier, toy, tmp_path, bert, roberta, make_artifact):
-    """A missing artifact, a file that is none, another backbone, other labels."""
     good, bad = tmp_path / "good.safetensors", tmp_path / "bad.safetensors"
     good.write_bytes(make_artifact(bert, labels=("yes", "no")))
     bad.write_bytes(b"\x80\x04pickle")

@@ -216,7 +216,6 @@ def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch)
     ids=["setting", "dimension", "resume"],
 )
 def test_what_a_baseline_cannot_do_is_one_sentence(make_run: MakeRun, changes: dict[str, Any], reason: str):
-    """Names, values and rules are in it."""
     with pytest.raises((TrainingError, AdapterError)) as refused:
         train(make_run(**changes))
     assert reason in str(refused.value)

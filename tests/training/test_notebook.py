@@ -72,7 +72,6 @@ def test_an_adapter_answers_as_its_artifact_does(adapter, bert, rows, tmp_path):
 
 
 def test_it_measures_what_it_predicts(adapter: peltier.Adapter, rows: list[dict[str, Any]]) -> None:
-    """The accuracy is the share of right labels."""
     labels = [answer["label"] for answer in adapter.predict([row["text"] for row in rows])]
     right = sum(label == row["label"] for label, row in zip(labels, rows, strict=True))
     assert adapter.evaluate(rows)["accuracy"] == pytest.approx(right / len(rows))
@@ -142,7 +141,6 @@ def test_examples_are_checked_first(adapter, limited, rows):
     ],
 )
 def test_a_mistake_is_one_sentence(changes, sentence, rows, bert):
-    """As on the command line and at the server."""
     given = {"task": "toy", "backbone": bert.name, "device": "cpu"} | changes
     with pytest.raises(Exception, match=sentence) as raised:
         peltier.train(rows, **given)
@@ -156,7 +154,6 @@ def test_inputs_are_a_list(adapter: peltier.Adapter) -> None:
 
 
 def test_another_backbone_is_refused(adapter: peltier.Adapter, roberta: Backbone, tmp_path: Path) -> None:
-    """With every reason, as at a server."""
     path = adapter.save(tmp_path / "toy.safetensors")
     with pytest.raises(ArtifactError):
         peltier.load(path, backbone=roberta.name, device="cpu")
@@ -171,7 +168,6 @@ def test_a_budget_of_steps_ends_a_training(adapter: peltier.Adapter, limited: pe
 
 
 def test_a_budget_of_steps_and_minutes_is_refused(rows: list[dict[str, Any]], bert: Backbone) -> None:
-    """As the service refuses it."""
     with pytest.raises(TrainingError, match="the budget has steps and minutes; it has one of them"):
         peltier.train(rows, task="toy", budget={"steps": 4, "minutes": 1}, backbone=bert.name, device="cpu")
 
@@ -284,7 +280,6 @@ def test_a_file_is_used_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_other_examples_are_refused(examples: Any, sentence: str, tmp_path: Path) -> None:
-    """In one sentence."""
     with pytest.raises(TrainingError) as raised:
         write_rows(examples, tmp_path / "rows.jsonl", COLUMNS)
     assert str(raised.value).startswith(sentence)

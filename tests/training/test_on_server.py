@@ -85,7 +85,6 @@ def test_the_result_as_json(peltier: Peltier, plan: Plan, words: list[str]) -> N
 
 
 def test_a_failed_training_is_one_line(peltier: Peltier, plan: Plan, words: list[str]) -> None:
-    """With status 1."""
     plan(done={**TRAINING, "status": "failed", "reason": "row 3 has no label"})
     outcome = peltier(*words)
     assert outcome.status == 1
@@ -121,7 +120,6 @@ def test_an_interrupt_leaves_it_running(peltier: Peltier, server: Any, plan: Pla
     ],
 )
 def test_what_cannot_be_sent_is_refused(peltier, server, words, flags, status, reason):
-    """In one sentence, before anything is sent."""
     outcome = peltier(*words, *flags)
     assert outcome.status == status
     assert reason in " ".join(outcome.err.replace("│", " ").split())

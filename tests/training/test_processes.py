@@ -81,7 +81,6 @@ def test_the_flag_wins_over_the_default(given: int | None, expected: int, monkey
 
 @pytest.mark.parametrize("given", [0, -2])
 def test_no_thread_cannot_compute(given: int):
-    """Refused with the value and the rule."""
     with pytest.raises(TrainingError, match=f"threads is {given}; it must be a number of at least 1"):
         choose_threads(given)
 

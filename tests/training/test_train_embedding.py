@@ -124,7 +124,6 @@ def test_scores_may_choose_the_epoch_of_pairs_without_scores(make_run: MakeRun, 
 
 
 def test_the_flops_loss_leaves_fewer_terms(make_run: MakeRun, pairs: Callable[..., Data]):
-    """Than training without it."""
     data, terms = pairs(train_scored=False, scored=False), []
     for weight in (0.0, 1.0):
         options = EmbeddingOptions(terms=64, flops_weight=weight)
@@ -170,7 +169,6 @@ def test_each_text_is_trained_alone(make_run: MakeRun, pairs: Callable[..., Data
     ],
 )
 def test_bad_options_are_one_sentence(make_run, pairs, options, changes, message):
-    """With the value and the rule."""
     run = make_run("embedding", data=pairs(train_scored=True, scored=True), embedding=options, **changes)
     with pytest.raises(TrainingError, match=f"^{message}"):
         prepare(run)
@@ -191,7 +189,6 @@ def test_a_missing_score_is_named(make_run: MakeRun, pairs: Callable[..., Data],
 
 
 def test_options_of_embeddings_are_for_them(make_run: MakeRun):
-    """Any other task refuses them."""
     with pytest.raises(
         TrainingError,
         match=r"^projection is for embedding and multi-vector-embedding; the task type is classification$",

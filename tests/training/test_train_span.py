@@ -82,14 +82,12 @@ def test_answers_are_learnt(make_run: MakeRun, questions: list[Path], bert: Back
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make_run, questions, changes, rule):
-    """In one sentence, before any weight is read."""
     data = Data(*questions, changes.pop("columns", COLUMNS), changes.pop("answers", "answers"))
     with pytest.raises(TrainingError, match=rule):
         train(make_run("span", data=data, **changes))
 
 
 def test_spans_are_for_encoders(make_run: MakeRun, questions: list[Path], t5: Backbone):
-    """And their settings for spans."""
     data = Data(*questions, COLUMNS, "answers")
     with pytest.raises(
         (TrainingError, AdapterError), match=r"span needs an encoder; backbone '.*' is of the family t5"

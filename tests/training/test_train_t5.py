@@ -123,7 +123,6 @@ def test_few_inputs_may_choose_the_epoch(trained: Train):
 
 
 def test_the_loss_may_choose_the_epoch(make_t5_run: MakeRun):
-    """The least counts."""
     run = make_t5_run("text2text", learning_rate=5e-2, epochs=3, metric="loss")
     assert train(run).manifest.training.metrics["loss"] == pytest.approx(min(scores(run, "loss")), rel=1e-4)
 

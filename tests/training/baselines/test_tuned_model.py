@@ -78,7 +78,6 @@ def test_gradients_reach_every_direction(encoder: PreTrainedModel, inputs: dict[
 
 
 def test_a_dimension_of_lambdas_alone_is_refused(encoder: PreTrainedModel):
-    """There would be no theta."""
     with pytest.raises(TrainingError, match="setting 'dimension' is 5; it must exceed the backbone's"):
         Subspace(encoder, dimension=5, seed=0)
 
@@ -119,7 +118,6 @@ def test_a_small_tensor_sees_the_first_coordinates_alone():
 
 
 def test_the_projection_keeps_lengths_on_average():
-    """Over many draws the projected vector is as long as the vector."""
     x, generator = torch.randn(64), torch.Generator().manual_seed(0)
     lengths = torch.stack([Fastfood(64, generator)(x).norm() for _ in range(200)])
     # One draw's squared length strays by about sqrt(2 / 64) of itself at most, its mean over 200 by a fourteenth.
@@ -134,7 +132,6 @@ HEAD_DROPOUTS = {
 
 @pytest.mark.parametrize("family", sorted(DROPPED_ENCODERS))
 def test_a_rate_is_that_of_every_dropout(family: str, request: pytest.FixtureRequest):
-    """Whatever the family calls its rates."""
     config = AutoConfig.from_pretrained(request.getfixturevalue(family).name)
     rates = dropout_rates(config, 0.25)
     assert {name for name in config.to_dict() if "dropout" in name} - set(rates) <= HEAD_DROPOUTS

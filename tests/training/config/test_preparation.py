@@ -236,12 +236,10 @@ def test_outputs_without_distributions_have_no_consistency(make_run: MakeRun):
 
 @pytest.mark.parametrize(("share", "sides"), [("up", ("down",)), ("down", ("up",)), ("none", ("down", "up"))])
 def test_the_shared_projection_has_no_copies(share: str, sides: tuple[str, ...]):
-    """`share` names the projection that is not routed."""
     assert routed_sides({"experts": 4, "share": share}) == sides
 
 
 def test_without_experts_nothing_is_routed():
-    """Every other preset."""
     assert routed_sides({"rank": 8}) == ()
 
 

@@ -192,7 +192,6 @@ def test_the_tasks_name_chooses_its_row():
     ],
 )
 def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: str):
-    """One sentence with names that exist."""
     with pytest.raises(TrainingError) as refused:
         find_recipe(name, "x")
     assert str(refused.value).startswith(reason)
@@ -200,7 +199,6 @@ def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: st
 
 
 def test_baselines_have_recipes_too():
-    """What adapters are compared with is trained with its own numbers."""
     assert {name.split("/")[0] for name in recipe_names()} >= BASELINES.keys()
 
 

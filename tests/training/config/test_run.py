@@ -115,7 +115,6 @@ def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
     ],
 )
 def test_a_family_cannot_do_everything(tmp_path, family, changes, rule, request):
-    """What only a T5 or only an encoder does is refused on the other."""
     run = create_run(tmp_path, **changes)
     run.check()
     with pytest.raises((TrainingError, AdapterError)) as refused:

@@ -40,7 +40,6 @@ def test_what_is_given_is_known():
 
 
 def test_defaults_wait_for_the_preset():
-    """What was given stays."""
     assert TextOptions().resolved("classification", task_prefix=True) == TextOptions(task_prefix=True, answer="score")
     given = TextOptions(task_prefix=False, answer="generate", num_beams=2)
     assert given.resolved("classification", task_prefix=True) == given
@@ -64,12 +63,10 @@ def test_without_a_choice_the_inputs_decide():
 
 
 def test_a_template_can_be_written_out():
-    """Anything with the text in it."""
     assert find_template("translate: {text}", "single") == "translate: {text}"
 
 
 def test_what_is_neither_is_refused():
-    """With the names that there are."""
     with pytest.raises(
         TrainingError, match=r"template 'sts-b' has no \{text\} in it and is not a known name: cola, sst2"
     ):
@@ -77,7 +74,6 @@ def test_what_is_neither_is_refused():
 
 
 def test_every_known_template_has_its_text():
-    """Names are no templates."""
     assert all("{text}" in template for template in TEMPLATES.values())
 
 

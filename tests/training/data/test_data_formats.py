@@ -78,7 +78,6 @@ ENTITIES = ("words.jsonl", "spans.jsonl", "words.conll")
 
 @pytest.mark.parametrize("name", ENTITIES)
 def test_entities_are_read(name: str, tmp_path: Path):
-    """Each form of the page has the same ones."""
     data = read(name, tmp_path)
     assert data.labels.names == ("O", "B-person", "I-person", "B-place", "I-place")
     first, second = data.train.examples
@@ -96,7 +95,6 @@ def test_pairs_of_embeddings_are_read(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", SPANS)
 def test_spans_are_read(name: str, tmp_path: Path):
-    """A question with its right answers, and one without an answer."""
     found = read(name, tmp_path)
     assert found.labels.names == ("start", "end")
     assert [example.label for example in found.train.examples] == [SPANS[name], ()]
@@ -121,7 +119,6 @@ def test_an_example_is_read(name: str, tmp_path: Path):
 
 
 def test_texts_are_read(tmp_path: Path):
-    """What a T5 shall write, two references of one input."""
     found = read("data-to-text.jsonl", tmp_path)
     texts = found.labels.texts(found.train.examples)
     assert texts == ["Aromi serves Italian food.", "Aromi is an Italian place."]
@@ -130,6 +127,5 @@ def test_texts_are_read(tmp_path: Path):
 
 @pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if example["refused"]])
 def test_a_refused_example_is_refused(name: str, tmp_path: Path):
-    """With the words that stand under it."""
     with pytest.raises(TrainingError, match=re.escape(EXAMPLES[name]["reason"])):
         read(name, tmp_path)

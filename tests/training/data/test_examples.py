@@ -46,7 +46,6 @@ READ: dict[str, tuple[str, bytes, list[str], list[object]]] = {
 
 @pytest.mark.parametrize("case", READ)
 def test_a_file_is_read_as_it_was_meant(tmp_path: Path, case: str):
-    """By its suffix and its first line."""
     name, content, columns, inputs = READ[case]
     assert [one.input for one in read_examples(write(tmp_path, name, content), columns, "label")] == inputs
 
@@ -166,7 +165,6 @@ def test_the_first_line_says_what_separates(tmp_path: Path, delimiter: str):
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path):
-    """Before the first line, between and behind."""
     path = write_text(tmp_path, "d.csv", "\n\ntext,label\n\na,1\n\n")
     assert [example.where for example in read_examples(path, ["text"], "label")] == [f"{path}:5"]
 

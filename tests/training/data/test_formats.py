@@ -102,7 +102,6 @@ def test_every_question_is_a_row():
 
 @pytest.mark.parametrize("text", ['{"data": [{"paragraphs": [{"qas": []}]}]}x', "{"])
 def test_a_broken_file_is_refused(text: str):
-    """With the parser's reason."""
     with pytest.raises(TrainingError, match=r"^dev\.json is not JSON: "):
         read_squad_json(Path("dev.json"), text, COLUMNS)
 

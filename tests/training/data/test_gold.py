@@ -231,7 +231,6 @@ def test_given_labels_are_no_tags_in_lower_case():
 
 
 def test_labels_of_others_are_refused(tmp_path: Path):
-    """Tags or spans outside the given labels, and a set without entities."""
     for row in ((WORDS, ["B-animal", *"OOOOO"]), (TEXT, [{**SPANS[0], "label": "animal"}])):
         rule = "a.jsonl:1: label 'animal' is not one of the task's 2 labels of entities: person, place"
         with pytest.raises(TrainingError, match=rule):
@@ -241,7 +240,6 @@ def test_labels_of_others_are_refused(tmp_path: Path):
 
 
 def test_lists_of_words_are_for_token_classification(tmp_path: Path):
-    """A classification takes texts."""
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"text": WORDS, "label": "a"}))
     with pytest.raises(TrainingError, match=r"column 'text' is .*; it must be a non-empty text"):
@@ -287,7 +285,6 @@ def test_an_answer_may_have_other_spaces_and_another_normal_form(written: str, g
 
 @pytest.mark.parametrize("cell", [{"text": [], "answer_start": []}, [], "[]"])
 def test_a_question_may_have_no_answer(cell: Any):
-    """As in SQuAD 2."""
     assert read_gold_spans(cell, CONTEXT) == ()
 
 
@@ -319,7 +316,6 @@ def test_a_question_may_have_no_answer(cell: Any):
     ],
 )
 def test_an_answer_stands_where_it_says(cell: Any, rule: str):
-    """The sentence says where it stands instead."""
     with pytest.raises(TrainingError) as refused:
         read_gold_spans(cell, CONTEXT)
     assert str(refused.value) == rule
@@ -340,7 +336,6 @@ def test_an_answer_stands_where_it_says(cell: Any, rule: str):
     ],
 )
 def test_anything_else_is_refused(cell: Any):
-    """One sentence shows the form that is read."""
     with pytest.raises(TrainingError, match=r"^answers .* cannot be read; they must be an object such as \{\"text\""):
         read_gold_spans(cell, CONTEXT)
 
@@ -362,10 +357,8 @@ ABROAD = "🙂 Ada é Eve"
     ],
 )
 def test_a_piece_is_found(start: int, end: int | None, piece: str, found: str) -> None:
-    """By the units of other languages, and else by its text."""
     assert find_piece(ABROAD, start, end, piece) == found
 
 
 def test_an_end_is_in_a_unit() -> None:
-    """The first in which the text is so long."""
     assert [unit_of(ABROAD, end) for end in (12, 15, 99)] == ["UTF-16 code units", "bytes of UTF-8", None]

@@ -65,7 +65,6 @@ def test_multilabel_takes_lists():
 
 
 def test_multilabel_integers_are_positions_too():
-    """In lists and in texts."""
     labels = Labels("multilabel", ("x", "y", "z"))
     assert [labels.read(one, positions=True).label for one in examples([0, 2], "[1,2]", ["y", 3])] == [
         ("x", "z"),
@@ -140,7 +139,6 @@ def test_a_ranking_numbers_its_queries():
     [(-1, "label -1 is negative; a document's relevance is not"), ("no", "label 'no' is not a finite number")],
 )
 def test_a_relevance_is_a_number_from_zero(label: Any, words: str):
-    """The sentence has the line of the row."""
     with pytest.raises(TrainingError, match=f"data.jsonl:3: {words}"):
         Labels("ranking", ("score",)).check(Example(("a", "b"), label, "data.jsonl:3"))
 
@@ -199,13 +197,11 @@ REFUSED: list[tuple[Any, str | None, str]] = [
 
 @pytest.mark.parametrize(("cell", "separator", "reason"), REFUSED)
 def test_a_cell_of_two_readings_is_refused(cell: Any, separator: str | None, reason: str):
-    """The sentence names both."""
     with pytest.raises(TrainingError, match=reason):
         read_label_cell(cell, separator)
 
 
 def test_a_known_label_is_one_label():
-    """Whatever characters it is made of."""
     assert read_label_cell("food, drink", None, ("food, drink", "price")) == ("food, drink",)
 
 
@@ -218,7 +214,6 @@ def test_a_long_cell_is_cut_in_the_sentence():
 
 @pytest.mark.parametrize("separator", ["", "a", "1", "[", '"', "x|"])
 def test_a_separator_is_no_letter(separator: str):
-    """Nor a character of JSON lists."""
     with pytest.raises(TrainingError, match=r"label separator .* is invalid"):
         check_separator(separator)
     check_separator("|")

@@ -45,7 +45,6 @@ def test_a_long_text_is_cut(t5: Backbone):
 
 
 def test_what_does_not_fit_is_named_with_its_line(t5: Backbone, bert: Backbone):
-    """On either family."""
     headed = TaskSpec(type="classification", labels=("a", "b"), inputs="pair", max_length=16)
     for make in (
         lambda: text_rows(t5, TASK, (), [Example(("a", "b"), "c", "d:7")]),
@@ -96,7 +95,6 @@ def test_the_first_right_answer_is_the_target(bert: Backbone):
 
 
 def test_an_invalid_input_is_named_with_its_line(bert: Backbone):
-    """As for every other type of task."""
     with pytest.raises(TrainingError, match=r"^f:7: an input text is empty; "):
         span_rows(bert, task(), [Example((" ", CONTEXT), (), "f:7")])
 
@@ -152,6 +150,5 @@ def test_words_that_are_truncated_keep_their_tags(minilm: Backbone):
 
 
 def test_an_input_that_does_not_fit_is_named(minilm: Backbone):
-    """With its line."""
     with pytest.raises(TrainingError, match=r"^a\.jsonl:1: an input text has a lone surrogate"):
         tag_rows(minilm, TAGGING, [_example(None, "a\ud800")])

@@ -79,7 +79,6 @@ def test_gold_is_what_should_be_written():
 
 @pytest.mark.parametrize("label", ["", " ", None, ["a"]])
 def test_an_empty_text_is_no_target(label: object):
-    """With its line."""
     free = create_task(type="text2text", labels=(), targets=(), decoding=DecodingSpec(answer="generate"))
     with pytest.raises(TrainingError, match=r"d:2: label .* is not a label; it must be a text or a number"):
         gold_texts(free, examples("a", label))

@@ -54,7 +54,6 @@ def test_another_adapters_checkpoint_is_refused(bert: Backbone, tmp_path: Path):
 
 
 def test_a_damaged_checkpoint_is_named(bert: Backbone, tmp_path: Path):
-    """The file and what is wrong with it."""
     path = write_checkpoint(tmp_path, 5, create_model(bert)) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(TrainingError, match=r"checkpoint .*model\.safetensors cannot be read: "):

@@ -38,7 +38,6 @@ def test_multilabel_minimises_a_cross_entropy_a_label():
 
 
 def test_regression_minimises_the_squared_error():
-    """Over the one output."""
     loss = HeadObjective("regression", 0.0).task_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 1.0]))
     assert loss.item() == pytest.approx(2.5)
 
@@ -113,7 +112,6 @@ def vectors() -> torch.Tensor:
 
 
 def test_scores_are_cosines(vectors: torch.Tensor):
-    """The mean squared error."""
     scores = torch.tensor([0.0, 1.0, 0.5, -0.5])
     cosines = F.cosine_similarity(vectors[:, 0], vectors[:, 1])
     torch.testing.assert_close(EmbeddingObjective().task_loss(vectors, scores), ((cosines - scores) ** 2).mean())
@@ -135,7 +133,6 @@ def test_what_belongs_together_is_no_negative(vectors: torch.Tensor):
 
 
 def test_matryoshka_is_the_mean_of_all_sizes(vectors: torch.Tensor):
-    """Each of the first values alone, and all."""
     scores = torch.tensor([0.0, 1.0, 0.5, -0.5])
     losses = [EmbeddingObjective().task_loss(vectors[..., :size], scores) for size in (2, 4, 6)]
     found = EmbeddingObjective((2, 4, 6)).task_loss(vectors, scores)

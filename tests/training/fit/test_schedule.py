@@ -169,7 +169,6 @@ def test_a_plateau_alone_does_not_end_a_run_with_an_open_end(make_run: MakeRun):
 
 
 def test_a_decay_is_linear():
-    """From 1 at its start to 0 at its end."""
     assert [Decay(12, 16, 4, is_forced=False).factor(step) for step in (12, 13, 16)] == [1.0, 0.75, 0.0]
 
 

@@ -229,7 +229,6 @@ def test_two_projections_draw_for_themselves():
 
 
 def test_the_seed_decides_the_routes():
-    """The same seed gives the same routes."""
     drawn = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
@@ -239,7 +238,6 @@ def test_the_seed_decides_the_routes():
 
 
 def test_evaluation_uses_the_mean():
-    """In evaluation every place is the mean of the copies, and stays so."""
     experts = numbered_experts().eval()
     assert torch.equal(routes(experts), torch.full((SITES, LAYERS), 1.5))
     assert torch.equal(routes(experts), routes(experts))

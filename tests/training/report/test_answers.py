@@ -66,7 +66,6 @@ def test_classes_have_scikit_learns_scores():
 
 
 def test_labels_of_sets_have_scikit_learns_scores():
-    """Each label is a question of its own."""
     draw = np.random.default_rng(0)
     gold, found = draw.integers(0, 2, (50, 3)), draw.integers(0, 2, (50, 3))
     counts = LabelCounts.create(judged(gold.tolist(), found.tolist()), ["a", "b", "c"])
@@ -79,7 +78,6 @@ def test_labels_of_sets_have_scikit_learns_scores():
 
 
 def test_what_is_undefined_is_none():
-    """Never predicted, without rows, neither."""
     scores = LabelScores.of_confusion(Confusion.create(judged([0, 0, 1], [0, 2, 0]), ["a", "b", "c", "d"]))
     assert [(one.precision, one.recall, one.f1) for one in scores] == [
         (0.5, 0.5, 0.5), (None, 0.0, 0.0), (0.0, None, 0.0), (None, None, None),
@@ -130,7 +128,6 @@ def test_sets_of_labels_are_compared_whole():
 
 
 def test_numbers_are_shown_by_their_distance():
-    """The furthest first."""
     found = mistakes_of(Evaluation({}, ["a", "b", "c"], [1, 2, 3], [1.5, 2, 1]), create_task("regression", "value"))
     assert [(one.input[0], one.label, one.answer, one.score) for one in found] == [
         ("c", "3", "1", None), ("a", "1", "1.5", None),

@@ -235,7 +235,6 @@ def test_merging_has_a_table_and_a_plot():
 
 
 def test_times_and_sizes_are_for_people():
-    """Minutes, hours and binary units."""
     page = render(create_report())
     assert "2 min 2 s" in page
     assert "1 min 1 s" in page

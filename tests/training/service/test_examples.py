@@ -129,7 +129,6 @@ def test_an_answer_without_weight_is_not_learned() -> None:
     ],
 )
 def test_what_is_no_chat(row: dict[str, Any], reason: str) -> None:
-    """Is refused in one sentence."""
     with pytest.raises(TrainingError, match=reason):
         read_chat(row)
 
@@ -147,7 +146,6 @@ def test_a_file_keeps_its_lines(tmp_path: Path) -> None:
 
 
 def test_a_bad_chat_is_named_by_its_line(tmp_path: Path) -> None:
-    """With the file."""
     source = tmp_path / "chats.jsonl"
     source.write_text(json.dumps(chat(("user", "a"), ("assistant", "b"))) + "\n" + json.dumps(chat(("user", "a"))))
     with pytest.raises(TrainingError, match=r"chats.jsonl:2 has no message of the assistant"):

@@ -147,7 +147,6 @@ def cut_off(saved_at: int, args: Any, state: Any, control: Any, **_: Any) -> Non
 
 
 def test_a_damaged_checkpoint_begins_anew(desk: Desk, capfd: pytest.CaptureFixture[str]):
-    """The log says why."""
     (desk.folder / ARCHIVE).write_bytes(b"damaged" * 1000)
     delivered(desk, jsonl(praise()), request())
     assert desk.told(Saved)[0].step == 3

@@ -62,7 +62,6 @@ def test_steps_and_minutes_are_estimated(desk: Desk):
 
 
 def test_a_flood_of_labels_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    """Before anything is trained."""
     monkeypatch.setattr(preflight, "MAX_LABELS", 10)
     rows = [{"text": f"film {n}", "label": f"{n}"} for n in range(20)]
     refused = desk.do(desk.job(jsonl(rows), request()))

@@ -90,7 +90,6 @@ def test_other_presets_on_a_t5_have_texts_only(t5: Backbone):
 
 
 def test_texts_of_labels_are_no_file_of_the_worker(t5: Backbone):
-    """Under either name."""
     for name in ("targets", "label_targets"):
         with pytest.raises(TrainingError, match=rf"^{name} is 'a\.json'; it must be digits, words or texts"):
             run_of(Machine(t5.name, "cpu", threads=1), preset="compacter", settings={name: "a.json"})

@@ -307,7 +307,6 @@ async def test_a_killed_process_is_started_again_once(queue, make_worker, childr
 
 @pytest.mark.slow  # the same above, with jobs in the process of the test
 async def test_processes_that_are_killed_end_a_training(queue, make_worker, monkeypatch):
-    """By real signals."""
     started: list[Any] = []
     monkeypatch.setattr(Children, "start", killing(Children.start, started))
     training = await queue.add(jsonl(praise()))

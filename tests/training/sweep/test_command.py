@@ -145,7 +145,6 @@ ERRORS = {
 
 @pytest.mark.parametrize(("more", "message"), ERRORS.values(), ids=ERRORS)
 def test_a_mistake_is_one_line(more, message, arguments, tmp_path, monkeypatch, capsys):
-    """Status 1, a sentence, and no folder."""
     monkeypatch.setattr("sys.argv", ["peltier", *arguments, *more])
     with pytest.raises(SystemExit) as caught:
         main()

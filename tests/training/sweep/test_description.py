@@ -20,7 +20,6 @@ def described(**tables: Any) -> dict[str, Any]:
 
 
 def test_one_value_is_an_axis_of_one():
-    """Lists and single values mean the same."""
     given = create_description(described(seeds=3, common={"epochs": 2, "settings": {"rank": [4, 8]}}))
     assert (given.seeds, given.common.epochs, given.common.settings) == ((3,), (2,), {"rank": (4, 8)})
 
@@ -92,7 +91,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
 def test_a_mistake_is_named(change: dict[str, Any], message: str):
-    """Key, value and rule."""
     with pytest.raises(TrainingError, match=f"the sweep is invalid: .*{message}"):
         create_description(described(**change))
 
@@ -104,7 +102,6 @@ def test_every_mistake_is_said_at_once():
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path):
-    """One that is missing, and one that is not TOML."""
     with pytest.raises(TrainingError, match=r"nowhere.toml cannot be read: No such file"):
         read_description(tmp_path / "nowhere.toml")
     (tmp_path / "bad.toml").write_text("seeds = ")
@@ -121,7 +118,6 @@ FILE: dict[str, Any] = {
 
 
 def test_without_flags_the_file_stands():
-    """Word for word."""
     found = Flags().over(FILE)
     assert found["methods"]["mine"]["settings"] == FILE["methods"]["mine"]["settings"]
     assert {**found, "methods": 0} == {**FILE, "methods": 0}
@@ -178,6 +174,5 @@ WRONG_FLAGS: dict[str, tuple[Flags, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("flags", "tables", "message"), WRONG_FLAGS.values(), ids=WRONG_FLAGS)
 def test_wrong_flags_are_refused(flags: Flags, tables: dict[str, Any], message: str):
-    """In one sentence."""
     with pytest.raises(TrainingError, match=message):
         flags.over(tables)

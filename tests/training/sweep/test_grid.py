@@ -172,7 +172,6 @@ def test_the_tensors_of_a_t5_are_counted_too(make_sweep: MakeSweep, tables: Tabl
 
 
 def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep, tmp_path: Path):
-    """One below a file."""
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match=r"out cannot be written: \S+/file is not a folder"):
         make_sweep(tables, "file/out")

@@ -129,7 +129,6 @@ def test_csv_has_every_number_unrounded(table: SweepTable):
 
 
 def test_json_has_groups_and_values(table: SweepTable):
-    """For machines."""
     assert to_json(table)[1] == {
         "group": {"method": "lora"},
         "failed": 1,

@@ -56,5 +56,4 @@ def test_an_option_that_is_left_out_is_not_in_the_key(make_trial: MakeTrial):
 
 
 def test_a_name_says_where_on_the_grid(make_trial: MakeTrial):
-    """Task, method, axes, rows and seed."""
     assert make_trial(size=100, seed=2, axes={"n": "4"}).name == "toy, compacter, n 4, 100 rows, seed 2"

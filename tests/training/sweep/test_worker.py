@@ -31,7 +31,6 @@ EXAMPLES = [Example(f"text {number}", number, f"file:{number}") for number in ra
 
 
 def test_a_seed_draws_the_same_rows_again():
-    """And another seed draws others."""
     assert draw(EXAMPLES, 10, 5, seed=1) == draw(EXAMPLES, 10, 5, seed=1)
     assert draw(EXAMPLES, 10, 5, seed=1) != draw(EXAMPLES, 10, 5, seed=2)
 
