@@ -31,7 +31,6 @@ from peltier_training.data.examples import Example
 from peltier_training.delivery import export
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import evaluation
-from peltier_training.evaluate.adapters import evaluate_candidate
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.trainer import History
 from peltier_training.report.page import report_paths
@@ -315,13 +314,6 @@ def test_an_adapter_that_does_not_hold_where_it_was_trained_says_so(bert, bert_i
     data = export(bert, trained, ["good", "bad film"], TrainingRecord(), bert_int8)
     assert read_artifact(data, bert).manifest.proved == ("float32",)
     assert caplog.messages == [f"servers in int8 will refuse adapter 'toy': {reason}"]
-
-
-def test_measuring_needs_no_golden_outputs(bert: Backbone):
-    """Metrics come before the record that holds them."""
-    examples = [Example("good", "a", "d:1"), Example("bad", "b", "d:2")]
-    found = evaluate_candidate(bert, create_trained(bert, "houlsby"), examples)
-    assert sorted(found.metrics) == ["accuracy", "f1", "f1_macro", "matthews"]
 
 
 def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: pytest.MonkeyPatch):

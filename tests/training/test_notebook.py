@@ -167,19 +167,6 @@ def test_a_budget_of_steps_ends_a_training(adapter: peltier.Adapter, limited: pe
     assert rates[1] == pytest.approx(rates[0] / 2)
 
 
-def test_a_budget_of_steps_and_minutes_is_refused(rows: list[dict[str, Any]], bert: Backbone) -> None:
-    with pytest.raises(TrainingError, match="the budget has steps and minutes; it has one of them"):
-        peltier.train(rows, task="toy", budget={"steps": 4, "minutes": 1}, backbone=bert.name, device="cpu")
-
-
-def test_a_lora_on_a_t5_answers_the_names_of_labels(rows: list[dict[str, Any]], t5: Backbone) -> None:
-    """With maps beside them."""
-    settings = SETTINGS | {"targets": "query,value", "label_targets": "words"}
-    adapter = train(rows[:24], t5, settings=settings, budget={"steps": 2})
-    assert adapter.manifest.task.targets == adapter.manifest.task.labels == ("negative", "positive")
-    assert adapter.manifest.training.hyperparameters["settings"]["targets"] == "query,value"
-
-
 def test_labels_are_named_by_values_of_python(bert: Backbone) -> None:
     """Such as the distinct ones of a column; rows may spell them otherwise."""
     rows = [(f"good {number}" if number % 2 else f"bad {number}", float(number % 2)) for number in range(24)]

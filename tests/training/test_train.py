@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,19 +116,6 @@ def test_patience_has_an_end(trained: Train, turned: Data):
     """Two epochs without a better one are the last."""
     errors = scores(trained("bert", "regression", "lora", data=turned, **PATIENT).run, "mse")
     assert len(errors) == errors.index(min(errors)) + 3 < 12
-
-
-@pytest.mark.slow
-def test_patience_outlives_a_break(make_run: MakeRun, turned: Data):
-    """Resumed at its end a run does not train on, and resumed before it ends where it would have."""
-    run = make_run("regression", "lora", data=turned, **PATIENT)
-    metrics = train(run).manifest.training.metrics
-    errors = scores(run, "mse")
-    assert train(replace(run, resume=True)).manifest.training.metrics == metrics
-    assert scores(run, "mse") == errors
-    shutil.rmtree(run.directory / f"checkpoint-{3 * len(errors)}")
-    train(replace(run, resume=True))
-    assert len(scores(run, "mse")) == len(errors)
 
 
 def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch):
@@ -376,12 +362,3 @@ def _topics(directory: Path, part: str, count: int) -> Path:
     path = directory / f"{part}.jsonl"
     path.write_text("".join(json.dumps(sentences[i % len(sentences)]) + "\n" for i in range(count)))
     return path
-
-
-def test_a_report_tells_of_labels_that_people_take_for_one(make_run: MakeRun, tmp_path: Path):
-    """Two spellings of each word are four classes."""
-    path = tmp_path / "a.jsonl"
-    rows = [{"text": f"film {number}", "label": ("good", "Good ", "bad", "BAD")[number % 4]} for number in range(8)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    warnings = train(make_run(data=Data(path, path), epochs=1)).report.warnings
-    assert any(line.startswith("Labels that differ only in spaces, capitals") for line in warnings)

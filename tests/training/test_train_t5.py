@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.batch.row import Row
-from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
-from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.evaluate.adapters import evaluate
-from peltier_training.evaluate.texts import write
 from peltier_training.train import train
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, proved, scores
@@ -77,19 +73,6 @@ def test_an_adapter_learns_its_task(make_t5_run: MakeRun):
     losses = scores(run, "loss")
     assert losses[-1] < losses[0] / 2
     assert manifest.training.metrics["accuracy"] >= 0.9
-
-
-@pytest.mark.slow
-def test_texts_are_learnt(make_t5_run: MakeRun, t5: Backbone):
-    """The golden texts are what the adapter writes, two of a kind; chrF chooses the epoch."""
-    run = make_t5_run("text2text", learning_rate=1e-2, epochs=10, batch_size=8)
-    manifest = train(run).manifest
-    assert manifest.training.metrics["exact_match"] >= 0.7
-    assert manifest.training.metrics["chrf"] == pytest.approx(max(scores(run, "chrf")))
-    assert manifest.training.hyperparameters["metric"] == "chrf"
-    resident = Banks(t5).add(proved(run, t5))
-    rows = [Row(encode_input(t5, manifest.task, golden.input), resident) for golden in manifest.golden]
-    assert [answer.text for answer in write(t5, manifest.task, rows)] == [golden.text for golden in manifest.golden]
 
 
 def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):

@@ -180,33 +180,31 @@ def test_filling_in_twice_changes_nothing(make_run: MakeRun, bert: Backbone):
     assert fill_in(once, bert.config, 100_000) == once
 
 
-@pytest.mark.parametrize(
-    ("preset", "published", "narrow"),
-    [("bitfit", 1e-4, 6e-4), ("lora", 5e-4, 2e-3), ("compacter", 3e-3, 3e-3), ("intrinsic-said", 3e-2, 3e-2)],
-)
-def test_a_narrow_encoder_has_a_higher_rate(make_run, bert, preset, published, narrow):
-    """The papers' rate on encoders of their width, six times as much on narrower ones, but not raised beyond 2e-3."""
-    run = replace(make_run(preset=preset), hyperparameters=NOTHING)
-    assert fill_in(run, CONFIGS["bert-base"], 200).learning_rate == published
-    assert fill_in(run, bert.config, 200).learning_rate == pytest.approx(narrow)
+# Type of task, family and preset, and the rates on a backbone of the papers' width and on the small one.
+RATES = [
+    ("classification", "bert", "bitfit", 1e-4, 6e-4),
+    ("classification", "bert", "lora", 5e-4, 2e-3),
+    ("classification", "bert", "compacter", 3e-3, 3e-3),
+    ("classification", "bert", "intrinsic-said", 3e-2, 3e-2),
+    ("token-classification", "bert", "lora", 5e-4, 2e-3),
+    # At 2e-3 the F1 of UniPELT on WNUT-17 stays 0.
+    ("token-classification", "bert", "unipelt-apl", 5e-4, 1e-3),
+    ("token-classification", "bert", "prefix", 2e-4, 1e-3),
+    ("text2text", "t5", "adamix", 5e-4, 3e-3),
+    ("text2text", "t5", "compacter", 3e-3, 1e-2),
+    ("text2text", "t5", "full", 3e-4, 3e-4),
+]
 
 
-@pytest.mark.parametrize(
-    ("preset", "published", "narrow"), [("adamix", 5e-4, 3e-3), ("compacter", 3e-3, 1e-2), ("full", 3e-4, 3e-4)]
-)
-def test_a_narrow_t5_has_a_higher_rate(make_run: MakeRun, t5: Backbone, preset: str, published: float, narrow: float):
-    """The papers' rate on T5s of their width, six times as much for adapters of narrower ones, but not raised beyond
-    1e-2."""
-    run = replace(make_run("text2text", preset=preset), hyperparameters=NOTHING)
-    assert fill_in(run, replace(t5.config, hidden_size=512), 200).learning_rate == published
-    assert fill_in(run, t5.config, 200).learning_rate == pytest.approx(narrow)
-
-
-@pytest.mark.parametrize(("preset", "rate"), [("unipelt-apl", 1e-3), ("prefix", 1e-3), ("lora", 2e-3)])
-def test_prefixes_that_label_tokens_have_a_lower_rate(make_run: MakeRun, bert: Backbone, preset: str, rate: float):
-    """At 2e-3 the F1 of UniPELT on WNUT-17 stays 0."""
-    run = replace(make_run("token-classification", preset=preset), hyperparameters=NOTHING)
-    assert fill_in(run, bert.config, 200).learning_rate == rate
+@pytest.mark.parametrize(("task_type", "family", "preset", "published", "narrow"), RATES)
+def test_a_narrow_backbone_has_a_higher_rate(make_run, request, task_type, family, preset, published, narrow):
+    """Six times as much, but not raised beyond 2e-3; for adapters of a T5 beyond 1e-2, and for prefixes that label
+    tokens beyond 1e-3."""
+    run = replace(make_run(task_type, preset=preset), hyperparameters=NOTHING)
+    config = request.getfixturevalue(family).config
+    wide = CONFIGS["bert-base"] if family == "bert" else replace(config, hidden_size=512)
+    assert fill_in(run, wide, 200).learning_rate == published
+    assert fill_in(run, config, 200).learning_rate == pytest.approx(narrow)
 
 
 def test_a_sentence_encoder_is_pooled_as_it_was_trained(make_run: MakeRun):
@@ -234,12 +232,9 @@ def test_outputs_without_distributions_have_no_consistency(make_run: MakeRun):
     prepare(replace(run, overrides={"consistency": "0"}))
 
 
-@pytest.mark.parametrize(("share", "sides"), [("up", ("down",)), ("down", ("up",)), ("none", ("down", "up"))])
-def test_the_shared_projection_has_no_copies(share: str, sides: tuple[str, ...]):
-    assert routed_sides({"experts": 4, "share": share}) == sides
-
-
-def test_without_experts_nothing_is_routed():
+def test_the_shared_projection_has_no_copies():
+    sides = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
+    assert {share: routed_sides({"experts": 4, "share": share}) for share in sides} == sides
     assert routed_sides({"rank": 8}) == ()
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from peltier_adapters.presets.baselines import BASELINES, find_method
+from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.presets.presets import Preset
 from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, parse_config
 from peltier_training.config.preparation import prepare
@@ -196,10 +196,6 @@ def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: st
         find_recipe(name, "x")
     assert str(refused.value).startswith(reason)
     assert "\n" not in str(refused.value)
-
-
-def test_baselines_have_recipes_too():
-    assert {name.split("/")[0] for name in recipe_names()} >= BASELINES.keys()
 
 
 Read = Callable[[str, str, GivenValue], dict[str, tuple[str, str]]]

@@ -45,25 +45,24 @@ def test_defaults_wait_for_the_preset():
     assert given.resolved("classification", task_prefix=True) == given
 
 
-def test_published_templates_are_found_by_name():
-    """As docs/methods.md#tasks-as-text has them, MNLI without its second colon (docs/methods.md#templates)."""
-    assert find_template("sst2", "single") == "sentence: {text}"
-    assert find_template("stsb", "pair") == "sentence1: {text} sentence2: {pair}"
-    assert find_template("mnli", "pair") == "premise: {text} hypothesis {pair}"
-    assert find_template("qnli", "pair") == "question: {text} sentence: {pair}"
-    assert find_template("superglue-copa", "triple") == "premise: {text} choice1: {pair} choice2: {third}"
-    assert find_template("superglue-record", "triple") == "record query: {text} entities: {pair} passage: {third}"
-
-
-def test_without_a_choice_the_inputs_decide():
-    """A single text as it is, more of them numbered."""
-    assert find_template(None, "single") == "{text}"
-    assert find_template(None, "pair") == "sentence1: {text} sentence2: {pair}"
-    assert find_template(None, "triple") == "sentence1: {text} sentence2: {pair} sentence3: {third}"
-
-
-def test_a_template_can_be_written_out():
-    assert find_template("translate: {text}", "single") == "translate: {text}"
+@pytest.mark.parametrize(
+    ("chosen", "inputs", "template"),
+    [
+        ("sst2", "single", "sentence: {text}"),
+        ("stsb", "pair", "sentence1: {text} sentence2: {pair}"),
+        ("mnli", "pair", "premise: {text} hypothesis {pair}"),  # without its second colon (docs/methods.md#templates)
+        ("qnli", "pair", "question: {text} sentence: {pair}"),
+        ("superglue-copa", "triple", "premise: {text} choice1: {pair} choice2: {third}"),
+        ("superglue-record", "triple", "record query: {text} entities: {pair} passage: {third}"),
+        (None, "single", "{text}"),
+        (None, "pair", "sentence1: {text} sentence2: {pair}"),
+        (None, "triple", "sentence1: {text} sentence2: {pair} sentence3: {third}"),
+        ("translate: {text}", "single", "translate: {text}"),
+    ],
+)
+def test_a_template_is_a_published_one_or_written_out(chosen, inputs, template):
+    """By its name (docs/methods.md#tasks-as-text); without a choice a single text as it is, more of them numbered."""
+    assert find_template(chosen, inputs) == template
 
 
 def test_what_is_neither_is_refused():

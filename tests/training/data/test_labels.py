@@ -64,21 +64,6 @@ def test_multilabel_takes_lists():
     assert labels.targets(examples(["b", "a"], '["c", "a"]', [], "")).tolist() == wanted
 
 
-def test_multilabel_integers_are_positions_too():
-    labels = Labels("multilabel", ("x", "y", "z"))
-    assert [labels.read(one, positions=True).label for one in examples([0, 2], "[1,2]", ["y", 3])] == [
-        ("x", "z"),
-        ("y", "z"),
-        ("y", "3"),
-    ]
-
-
-def test_a_text_of_two_readings_is_refused_with_its_line():
-    """It is neither taken for one label nor split."""
-    with pytest.raises(TrainingError, match=r"data\.jsonl:2: label 'a\|b' may be one label, or 2 labels 'a', 'b'"):
-        find_labels("multilabel", examples(["a"], "a|b"), None)
-
-
 def test_check_says_what_targets_would():
     """Row by row and without torch: of each type a label that is none of the task's."""
     bad: list[tuple[Any, tuple[str, ...], Any]] = [

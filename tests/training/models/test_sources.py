@@ -5,7 +5,6 @@ import torch
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.spec.parts import tensor_shapes
 from peltier_backbone.backbone import Backbone
-from peltier_training.errors import TrainingError
 from peltier_training.models.sources import Experts, PrefixMlp, Stream, consistency_loss, create_sources
 from torch import Tensor, nn
 
@@ -162,12 +161,6 @@ def test_lora_experts_begin_as_one(backbone: Backbone):
     assert down.std() > 0
 
 
-def test_settings_are_checked_here_too(backbone: Backbone):
-    """By the rules of `test_preparation.py`."""
-    with pytest.raises(TrainingError, match="setting 'experts' is 0; it must be from 1 to 64"):
-        create(backbone, "adamix", experts="0")
-
-
 M, SITES, LAYERS = 4, 2, 3
 
 
@@ -187,13 +180,6 @@ def routes(experts: Experts) -> torch.Tensor:
     assert torch.equal(weight, route[:, :, None, None].expand_as(weight))
     assert torch.equal(bias, route[:, :, None].expand_as(bias))
     return route
-
-
-def test_a_copy_is_drawn_whole():
-    """Weight and bias of a site and layer come from the same copy (checked in `routes`), which is one of the M."""
-    torch.manual_seed(0)
-    drawn = torch.stack([routes(numbered_experts()) for _ in range(50)])
-    assert set(drawn.unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
 
 
 def test_routes_are_independent_and_uniform():
@@ -263,16 +249,6 @@ def test_consistency_is_the_worked_example():
     expected = torch.tensor([[0.105128, -0.105128, 0.0], [-0.029947, -0.029947, 0.059894]])
     torch.testing.assert_close(first.grad, expected, atol=1e-6, rtol=0)
     torch.testing.assert_close(second.grad, -expected, atol=1e-6, rtol=0)
-
-
-def test_consistency_of_equal_passes_is_zero():
-    """With no gradient: nothing pulls where both agree."""
-    logits = torch.randn(4, 3, requires_grad=True)
-    loss = consistency_loss(logits, logits.detach().clone())
-    loss.backward()
-    assert loss.item() == pytest.approx(0.0, abs=1e-7)
-    assert logits.grad is not None
-    assert logits.grad.abs().max() < 1e-6
 
 
 def test_independent_labels_are_two_way_distributions():

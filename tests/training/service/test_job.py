@@ -210,33 +210,3 @@ def test_the_kernel_ends_a_training_before_its_server():
         job._die_first()
         os._exit(int(Path("/proc/self/oom_score_adj").read_text()) // 10)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 100
-
-
-def _chats(answers: dict[str, str]) -> bytes:
-    """`praise` as chats, with these answers in place of its labels."""
-    told = [(row["text"], answers[row["label"]]) for row in praise(40)]
-    roles = [[{"role": "user", "content": text}, {"role": "assistant", "content": answer}] for text, answer in told]
-    return jsonl([{"messages": messages} for messages in roles])
-
-
-def test_chats_whose_answers_end_in_a_line_end_are_trained(desk: Desk, bert: Backbone):
-    """As most are; the labels have none."""
-    found = delivered(desk, _chats({"positive": "good\n", "negative": " bad\r\n"}), request(format="chat"))
-    assert load_artifact(desk.folder / found.artifact, bert).manifest.task.labels == ("bad", "good")
-
-
-@pytest.mark.parametrize(
-    ("answer", "asked", "reason"),
-    [
-        ("good\nfilm", {}, "label 'good\\nfilm' contains the invisible character U+000A"),
-        ("good", {"labels": ["good", "ba\td"]}, "the label name 'ba\\td' contains the invisible character U+0009"),
-        ("good", {"task": "Good"}, "task 'Good' is not a name"),
-    ],
-)
-def test_what_an_artifact_refuses_is_refused_before_the_first_step(desk, answer, asked, reason):
-    """In a sentence for the tenant, and not as an error of the worker."""
-    found = desk.do(desk.job(_chats({"positive": answer, "negative": "bad"}), request(format="chat", **asked)))
-    assert isinstance(found, Refused)
-    assert reason in found.reason
-    assert found.trace is None
-    assert not desk.told(Progressed)

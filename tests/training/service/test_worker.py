@@ -28,7 +28,6 @@ from peltier_store.registry.records import Quotas
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker
-from peltier_training.service.child import Children
 from peltier_training.service.hold import Pace, Place
 from peltier_training.service.job import conclude
 from peltier_training.service.messages import Message, TrainingJob
@@ -303,30 +302,6 @@ async def test_a_killed_process_is_started_again_once(queue, make_worker, childr
     found = await queue.find(training)
     assert (found.state, children.num_started) == (state, 2)
     assert (await queue.log(training, "message"))[0].endswith("memory may have run out; it is started again.")
-
-
-@pytest.mark.slow  # the same above, with jobs in the process of the test
-async def test_processes_that_are_killed_end_a_training(queue, make_worker, monkeypatch):
-    started: list[Any] = []
-    monkeypatch.setattr(Children, "start", killing(Children.start, started))
-    training = await queue.add(jsonl(praise()))
-    await make_worker().run()
-    found = await queue.find(training)
-    assert (found.state, len(started)) == ("failed", 2)
-    assert found.reason == (
-        "the process of the training was killed by signal 9; memory may have run out; 2 processes ended like this"
-    )
-
-
-def killing(start: Any, started: list[Any]) -> Any:
-    @asynccontextmanager
-    async def kill(self: Children, job: Any) -> AsyncIterator[Any]:
-        async with start(self, job) as child:
-            started.append(child)
-            child.end()
-            yield child
-
-    return kill
 
 
 @pytest.mark.slow

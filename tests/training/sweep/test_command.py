@@ -130,16 +130,11 @@ def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
 
 
 ERRORS = {
-    "preset": (["--preset=nothing"], "preset 'nothing' is unknown"),
-    "setting": (["--set=colour=1"], "preset 'lora' has no setting 'colour'"),
-    "size": (["--size=many"], "size 'many' must be a number of rows above 0, or 'all'"),
     "by": (
         ["--by=colour"],
         "the table cannot be grouped by 'colour'; the trials have task, method, preset, size, seed",
     ),
-    "executor": (["--executor=slurm"], "executor 'slurm' is unknown; it is one of processes, ray"),
     "workers": (["--workers=0"], "workers is 0; it must be a number of at least 1"),
-    "file": (["nowhere.toml"], "sweep file nowhere.toml cannot be read"),
 }
 
 

@@ -12,7 +12,7 @@ from peltier_backbone.checkpoint.config import BackboneConfig, T5Config
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from peltier_training.config.preparation import check_settings, routed_sides
+from peltier_training.config.preparation import routed_sides
 
 _BITS = 16
 
@@ -171,8 +171,7 @@ def _groups(spec: PrefixSpec, config: BackboneConfig) -> list[int]:
 
 
 def create_sources(backbone: Backbone, parts: Parts, settings: PresetSettings, seed: int) -> nn.ModuleList:
-    """The sources of every tensor of `parts`. Raises a `TrainingError` for an invalid setting."""
-    check_settings(settings, backbone.config)
+    """The sources of every tensor of `parts`, whose settings are checked (`preparation.check_settings`)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = init_tensors(parts, backbone, generator)
     sources = nn.ModuleList()
