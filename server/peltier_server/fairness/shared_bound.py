@@ -5,7 +5,7 @@ the limit. If n tenants are at their bound, 1 / (3 n + 1) of the limit stays fre
 """
 
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from peltier_client.errors import QueueFull, TooLarge
 
@@ -22,6 +22,30 @@ def max_alone(limit: int) -> int:
 def is_fair(held: int, rest: int) -> bool:
     """Whether a tenant may hold `held` units if `rest` units are then free."""
     return held <= TIMES_THE_REST * rest
+
+
+class ShareRule(NamedTuple):
+    """At most `limit` units, and of one tenant at most three times the free rest. In messages, `what` names the units,
+    in the plural, and `state` says what they do, such as wait."""
+
+    limit: int
+    what: str
+    state: str
+
+    def check(self, tenant: str, amount: int, *, held: int, taken: int) -> None:
+        """Raises `QueueFull` if `tenant`, which holds `held` of the `taken` units, may not have `amount` more."""
+        limit, what, state = self
+        rest = limit - taken - amount
+        if rest < 0:
+            raise QueueFull(
+                f"{taken} {what} {state} of at most {limit}; {amount} more do not fit", retry_after=retry_hints.SOON
+            )
+        if not is_fair(held + amount, rest):
+            raise QueueFull(
+                f"{held} {what} of tenant {tenant!r} {state}; {amount} more would leave {rest} of {limit} to others, "
+                f"and one tenant may have at most {TIMES_THE_REST} times what it leaves",
+                retry_after=retry_hints.SOON,
+            )
 
 
 class Shares:
@@ -71,7 +95,7 @@ class SharedBound:
     def __init__(self, limit: int, what: str) -> None:
         """`what` names the unit in messages, in the plural, such as bytes of request bodies."""
         self._shares = Shares(limit)
-        self._what = what
+        self._rule = ShareRule(limit, what, "are in progress")
         # The maximum of a tenant while the others have nothing.
         self.max_of_one = max_alone(limit)
 
@@ -90,31 +114,16 @@ class SharedBound:
     def add(self, tenant: str, amount: int) -> None:
         """Adds `amount`, which may be negative. If a bound is exceeded, raises `QueueFull` and adds nothing."""
         if amount > 0:
-            self._check(tenant, amount)
+            self._rule.check(tenant, amount, held=self._shares.held(tenant), taken=self.total)
         self._shares.take(tenant, amount, amount)
 
     def check_size(self, amount: int) -> None:
         """Raises `TooLarge` if no request may ever have this amount."""
         if amount > self.max_of_one:
+            limit, what, _ = self._rule
             raise TooLarge(
-                f"the request has {amount} {self._what}; at most {self.max_of_one} of one tenant may be in progress, "
-                f"so that others find room among {self._shares.capacity}"
-            )
-
-    def _check(self, tenant: str, amount: int) -> None:
-        rest, limit = self._shares.rest(amount), self._shares.capacity
-        if rest < 0:
-            raise QueueFull(
-                f"{self.total} {self._what} are in progress of at most {limit}; {amount} more do not fit",
-                retry_after=retry_hints.SOON,
-            )
-        held = self._shares.held(tenant)
-        if not is_fair(held + amount, rest):
-            raise QueueFull(
-                f"{held} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
-                f"leave {rest} of {limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
-                "what it leaves",
-                retry_after=retry_hints.SOON,
+                f"the request has {amount} {what}; at most {self.max_of_one} of one tenant may be in progress, "
+                f"so that others find room among {limit}"
             )
 
 

@@ -4,8 +4,8 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol.operations import QuarantinedVersion
@@ -49,25 +49,6 @@ class _Record:
         return f"adapter {self.entry.version.name!r} version {self.entry.number}"
 
 
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """One request, after `num_before` consecutive failures. `trial` is the record of a version in quarantine."""
-
-    quarantine: "Quarantine"
-    key: _Key
-    entry: Entry
-    trial: _Record | None
-    num_before: int
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.quarantine.end_attempt(self, error)
-
-
 class Quarantine:
     """A circuit breaker per tenant and version: three consecutive `InferenceFailed` open it, a success closes it. A
     `NotFinite` alone tells nothing of the version (see `Predictor`).
@@ -84,13 +65,25 @@ class Quarantine:
         self._clock = clock
         self._records: dict[_Key, _Record] = {}
 
-    def attempt(self, tenant: str, entry: Entry) -> "_Attempt":
-        """The block that enters it is one request of `tenant` for the version. Raises `InferenceFailed` if the version
-        is in quarantine for this tenant."""
+    @contextmanager
+    def attempt(self, tenant: str, entry: Entry) -> Iterator[None]:
+        """A block that is one request of `tenant` for the version. Raises `InferenceFailed` if the version is in
+        quarantine for this tenant."""
         key = (tenant, entry.owned)
         record = self._records.get(key)
-        trial = record if record is not None and self._let_in(record) else None
-        return _Attempt(self, key, entry, trial, 0 if record is None else record.num_failures)
+        is_trial = record is not None and self._let_in(record)
+        num_before = 0 if record is None else record.num_failures
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, InferenceFailed) and not isinstance(error, NotFinite):
+                failed = self._records.setdefault(key, _Record(entry))
+                if failed.num_failures == num_before:
+                    self._fail(key, failed, error)
+            elif is_trial and record is not None:
+                record.trying = False
+            raise
+        self._succeed(key)
 
     def of(self, tenant: str) -> list[QuarantinedVersion]:
         """The versions in quarantine for `tenant`."""
@@ -106,17 +99,6 @@ class Quarantine:
             reason=record.reason,
             retry_after_seconds=max(0.0, record.until - self._clock()),
         )
-
-    def end_attempt(self, attempt: "_Attempt", error: BaseException | None) -> None:
-        """Counts the result of an attempt, which is None for a success."""
-        if error is None:
-            self._succeed(attempt.key)
-        elif isinstance(error, InferenceFailed) and not isinstance(error, NotFinite):
-            record = self._records.setdefault(attempt.key, _Record(attempt.entry))
-            if record.num_failures == attempt.num_before:
-                self._fail(attempt.key, record, error)
-        elif attempt.trial is not None:
-            attempt.trial.trying = False
 
     def _let_in(self, record: _Record) -> bool:
         if not record.open:

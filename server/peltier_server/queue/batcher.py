@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Draft
 from peltier_adapters.spec.decoding import Decoding
-from peltier_client.errors import DeadlinePassed, Draining
+from peltier_client.errors import DeadlinePassed, Draining, TooLarge
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
+from peltier_server.fairness.shared_bound import ShareRule, max_alone
 from peltier_server.queue.batch import BatchBounds, BatchLimit, BatchRoom, TicketBatch
-from peltier_server.queue.fair_queue import Admission, FairQueue
+from peltier_server.queue.fair_queue import FairQueue
 from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Reduce, Results, RowsOutcome, Terms, Ticket, TokenListener, settle
 from peltier_server.quotas.enforcer import background_of
@@ -47,8 +48,10 @@ class Batcher:
     Long rows, and those that nobody waits for, have a third queue and a thread with a lower priority
     (`start_background`).
 
-    The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
-    whose deadline passes while they wait fail with `DeadlinePassed`.
+    At most `max_queue_tokens` wait, and of one tenant at most three times the rest, so that a tenant that floods the
+    queue leaves room for others. Tokens are counted, not their estimated cost, so that measured times have no
+    influence. Cancelled tickets leave at once. Tickets whose deadline passes while they wait fail with
+    `DeadlinePassed`.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class Batcher:
         self._bounds = bounds
         self._limit = BatchLimit(bounds)
         self._max_decode_rows = max_decode_rows
-        self._admission = Admission(max_queue_tokens)
+        self._share_rule = ShareRule(max_queue_tokens, "tokens", "wait")
         self._rows, self._drafts, self._background = (FairQueue(bounds.max_tokens, weight_of) for _ in range(3))
         # Starts a thread that computes `next_background` until there is none. The owner of the threads sets it.
         self.start_background: Callable[[], None] = _no_background
@@ -255,9 +258,14 @@ class Batcher:
         if self._closed:
             raise Draining("the server is stopping and accepts no new requests", retry_after=retry_hints.SOON)
         tenant = tickets[0].tenant
-        of_tenant = sum(queue.tokens_by_tenant[tenant] for queue in self._queues)
-        tokens = sum(ticket.tokens for ticket in tickets)
-        self._admission.check(tenant, tokens, waiting=self.queued_tokens, of_tenant=of_tenant)
+        held = sum(queue.tokens_by_tenant[tenant] for queue in self._queues)
+        tokens, limit = sum(ticket.tokens for ticket in tickets), self._share_rule.limit
+        if tokens > (max_tokens := max_alone(limit)):
+            raise TooLarge(
+                f"the request costs {tokens} tokens; at most {max_tokens} of one tenant may wait at a time, "
+                f"so that others find room among {limit}"
+            )
+        self._share_rule.check(tenant, tokens, held=held, taken=self.queued_tokens)
 
     def _take_late(self) -> list[Ticket]:
         now = time.monotonic()

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from peltier_adapters.batch.runner import Runner
 from peltier_adapters.generation import Draft, Generator, create_draft
@@ -14,6 +13,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import NewTokens, RowsOutcome, Ticket, report_progress, settle
 from peltier_server.runner.isolation import NOT_FINITE, ComputeGuard, NotFinite, WorkerReplaced, blame, free_memory
 
@@ -137,13 +137,6 @@ class DecodeGroup:
         return [self._jobs[draft] for draft in self._generator.step()]
 
 
-class PriceLearner(Protocol):
-    """Learns the times of texts."""
-
-    def learn_step(self, tickets: Sequence[Ticket], seconds: float, *, joined: Sequence[Ticket]) -> None:
-        """Learns from the time of one step, and of the first pass of those that have `joined`."""
-
-
 class TextDecoder:
     """All texts in decoding. Belongs to the runner's thread; its methods raise only `WorkerReplaced`.
 
@@ -158,13 +151,13 @@ class TextDecoder:
         runner: Runner,
         metrics: Metrics,
         guard: ComputeGuard,
-        learner: PriceLearner | None = None,
+        batcher: Batcher | None = None,
     ) -> None:
         self._backbone = backbone
         self._runner = runner
         self._metrics = metrics
         self._guard = guard
-        self._learner = learner
+        self._batcher = batcher
         self._groups: list[DecodeGroup] = []
         self._open: DecodeGroup | None = None
         self.num_failed = 0  # texts that failed alone, since the start
@@ -230,8 +223,8 @@ class TextDecoder:
             stepped = group.step()
         seconds, joined = group.join_seconds + time.monotonic() - started, [job.ticket for job in group.joined]
         group.joined, group.join_seconds = [], 0.0
-        if self._learner is not None:
-            self._learner.learn_step(tickets, seconds, joined=joined)
+        if self._batcher is not None:
+            self._batcher.learn_step(tickets, seconds, joined=joined)
         return stepped
 
     def _try_to_join(self, group: DecodeGroup, jobs: Sequence[DecodeJob]) -> PeltierError | None:
