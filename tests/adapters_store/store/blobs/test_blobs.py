@@ -141,12 +141,6 @@ async def test_an_owner_has_reached_the_disk_when_it_is_told(local, tmp_path, mo
     assert power_loss.left(path) == b"another"
 
 
-async def test_an_unknown_digest_is_not_found(blobs: Blobs) -> None:
-    """A digest that was never stored is told apart from a damaged blob."""
-    with pytest.raises(BlobNotFound, match=f"holds no blob {DIGEST}"):
-        await blobs.get(DIGEST)
-
-
 @pytest.mark.parametrize("damaged", [b"", DATA[:-1], DATA + b"\0", b"T" + DATA[1:]])
 async def test_a_damaged_blob_is_refused_until_it_is_put_again(blobs: Blobs, location: str, damaged: bytes) -> None:
     """Bytes with a wrong digest are never returned, and a put of the right bytes replaces them."""
@@ -196,12 +190,6 @@ async def test_a_malformed_digest_is_refused(blobs: Blobs, digest: str) -> None:
     for call in (blobs.get, blobs.delete):
         with pytest.raises(BlobError, match="64 lower-case hexadecimal digits"):
             await call(digest)
-
-
-async def test_a_file_url_names_a_directory(tmp_path: Path) -> None:
-    """Special characters of the path are percent-encoded in the URL."""
-    await Blobs.open((tmp_path / "a b#c%20?").as_uri()).put(DATA)
-    assert (tmp_path / "a b#c%20?" / DIGEST.replace(":", "/")).read_bytes() == DATA
 
 
 @pytest.mark.parametrize("location", ["/proc/peltier", "/dev/null", "/dev/null/blobs", "/a\0b"])

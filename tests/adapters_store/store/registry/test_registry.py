@@ -11,19 +11,7 @@ from peltier_store.registry.errors import InvalidRecord, NotRegistered
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Quotas
 
-from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
-
-
-async def test_versions_survive_reopening(url: str) -> None:
-    """Acknowledged versions are complete after a restart, and numbers continue."""
-    registry = await Registry.open(url)
-    first, _ = await publish(registry, b"one")
-    await registry.close()
-    registry = await Registry.open(url)
-    assert await registry.versions() == [first]
-    assert (await publish(registry, b"two"))[0].number == 2
-    await registry.close()
 
 
 async def test_cancelled_publishes_leave_the_registry_working(registry: Registry) -> None:
@@ -103,17 +91,6 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(url: str, tmp_path
     ]
     assert (await publish(registry, b"next", tenant="default"))[0].number == len(listed) + 1
     await registry.close()
-
-
-async def test_registries_of_one_database_see_each_others_changes(registry: Registry, url: str) -> None:
-    """A change that one replica has acknowledged is visible to another at once."""
-    async with opened(url) as other:
-        version, _ = await publish(registry, b"one")
-        assert await other.versions() == [version]
-        await other.set_alias("acme", "sst2", "production", {1: 1.0}, actor="bob")
-        assert (await registry.snapshot()).adapters[0].aliases[0].alias == "production"
-        await registry.delete_adapter("acme", "sst2", actor="ann")
-        assert await other.versions() == []
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "a" * 10_000], ids=["zero", "half", "long"])

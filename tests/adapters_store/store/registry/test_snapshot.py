@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import AdapterRecord, Key, Position, Quotas, RegistrySnapshot, TenantRecord
@@ -68,34 +69,49 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
     assert await follower.follow(registry) == RegistrySnapshot(await registry.position(), (), ())
 
 
-async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
-    """After each change a replica's state equals a fresh read; deleted versions are marked."""
+async def test_every_change_is_followed_and_in_the_log(registry):
+    """After each change a replica's state equals a fresh read, in which deleted versions are marked; the change has one
+    entry, with its actor and its subject."""
     follower = RegistryCopy()
     await publish(registry, b"one")
     await publish(registry, b"two")
+    await follower.follow(registry)
+    mine, live = ("acme", "sst2"), ("acme", "sst2", "live")
+    key = {"prefix": "abcd1234", "digest": "00ff", "scopes": {"admin"}}
     changes = (
-        lambda: registry.set_alias("acme", "sst2", "production", {1: 0.5, 2: 0.5}, actor="ann"),
-        lambda: registry.set_alias("acme", "sst2", "production", {2: 1.0}, actor="ann"),
-        lambda: registry.rollback_alias("acme", "sst2", "production", actor="ann"),
-        lambda: registry.delete_alias("acme", "sst2", "production", actor="ann"),
-        lambda: registry.deprecate("acme", "sst2", 1, "old", actor="ann"),
-        lambda: registry.set_public("acme", "sst2", True, actor="ann"),
-        lambda: registry.delete_version("acme", "sst2", 1, actor="ann"),
-        lambda: registry.undelete("acme", "sst2", 1, actor="ann"),
-        lambda: registry.delete_adapter("acme", "sst2", actor="ann"),
-        lambda: registry.create_tenant("umbra", actor="ann"),
-        lambda: registry.update_tenant("umbra", Quotas(max_adapters=1), actor="ann"),
-        lambda: registry.create_key("umbra", prefix="abcd1234", digest="0", scopes={"admin"}, actor="ann"),
-        lambda: registry.revoke_key("abcd1234", actor="ann"),
+        ("set_alias", "sst2@live", lambda: registry.set_alias(*live, {1: 0.5, 2: 0.5}, actor="ann")),
+        ("set_alias", "sst2@live", lambda: registry.set_alias(*live, {2: 1.0}, actor="bob")),
+        ("rollback_alias", "sst2@live", lambda: registry.rollback_alias(*live, actor="ann")),
+        ("delete_alias", "sst2@live", lambda: registry.delete_alias(*live, actor="bob")),
+        ("deprecate", "sst2@1", lambda: registry.deprecate(*mine, 1, "old", actor="ann")),
+        ("set_public", "sst2", lambda: registry.set_public(*mine, True, actor="bob")),
+        ("delete_version", "sst2@1", lambda: registry.delete_version(*mine, 1, actor="ann")),
+        ("undelete", "sst2@1", lambda: registry.undelete(*mine, 1, actor="bob")),
+        ("pin", "sst2", lambda: registry.pin(*mine, actor="ann")),
+        ("unpin", "sst2", lambda: registry.unpin(*mine, actor="bob")),
+        ("delete_adapter", "sst2", lambda: registry.delete_adapter(*mine, actor="ann")),
+        ("create_tenant", "umbra", lambda: registry.create_tenant("umbra", actor="bob")),
+        ("update_tenant", "umbra", lambda: registry.update_tenant("umbra", Quotas(max_adapters=2), actor="ann")),
+        ("create_key", "abcd1234", lambda: registry.create_key("umbra", **key, actor="bob")),
+        ("revoke_key", "abcd1234", lambda: registry.revoke_key("abcd1234", actor="ann")),
+        ("purge", "sst2", lambda: registry.purge(timedelta(seconds=-1), actor="bob")),
     )
-    for change in changes:
-        before = await registry.position()
+    for number, (action, subject, change) in enumerate(changes):
+        seen, before = await registry.position(), await registry.audit()
         await change()
-        assert (await registry.position()).revision > before.revision
+        assert (await registry.position()).revision == seen.revision + 1
         snapshot = await follower.follow(registry)
-        assert len(snapshot.adapters) + len(snapshot.tenants) + len(snapshot.keys) > 0
+        assert len(snapshot.adapters) + len(snapshot.tenants) + len(snapshot.keys) == 1
         assert await follower.knows_all(registry)
-    assert all(version.deleted_at for version in follower.adapters["acme", "sst2"].versions)
+        entry, *others = await registry.audit()
+        assert (entry.actor, entry.action, entry.subject) == (("ann", "bob")[number % 2], action, subject)
+        assert others == before
+        assert "00ff" not in str(entry)
+        if action == "delete_adapter":
+            assert all(version.deleted_at for version in follower.adapters["acme", "sst2"].versions)
+    details = {entry.action: entry.detail for entry in await registry.audit()}
+    assert details["rollback_alias"] == {"split": {"1": 0.5, "2": 0.5}}
+    assert details["update_tenant"]["max_adapters"] == 2
 
 
 async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Registry) -> None:

@@ -15,13 +15,6 @@ from tests.adapters_store.store.registry.conftest import publish
 QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
 
 
-async def test_there_is_a_default_tenant_without_limits(registry: Registry) -> None:
-    """The first migration creates it."""
-    (default,) = [tenant for tenant in (await registry.snapshot()).tenants if tenant.name == "default"]
-    assert default.quotas == Quotas(None, None, None, None, None, weight=1.0)
-    assert (await registry.snapshot()).keys == ()
-
-
 async def test_quotas_are_kept_as_given(registry: Registry) -> None:
     """The first quotas are recorded, and an update replaces all of them."""
     made = await registry.create_tenant("umbra", QUOTAS, actor="operator")

@@ -11,11 +11,10 @@ from peltier_store.registry.errors import (
     InvalidRecord,
     QuotaReached,
     RegistryConflict,
-    TenantUnknown,
     VersionUnknown,
 )
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas, VersionRecord
+from peltier_store.registry.records import Pin, Quotas, VersionRecord
 from peltier_store.registry.tables import VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import update
@@ -90,13 +89,6 @@ async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Reg
     assert not (await registry.publish("acme", "a", again, alias="canary", **given))[1]
     (adapter,) = (await registry.snapshot()).adapters
     assert {alias.alias: alias.split for alias in adapter.aliases} == {"live": {1: 1.0}, "canary": {1: 1.0}}
-
-
-async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
-    """Only operators create tenants; an upload does not."""
-    with pytest.raises(TenantUnknown, match=r"^tenant 'nobody' does not exist$"):
-        await publish(registry, b"one", tenant="nobody")
-    assert [tenant.name for tenant in (await registry.snapshot()).tenants] == ["acme", "default", "zenith"]
 
 
 async def test_a_deprecated_version_is_live_and_says_why(registry: Registry) -> None:
@@ -293,3 +285,37 @@ async def test_a_report_ends_with_its_version(registry: Registry) -> None:
     await registry.purge(timedelta(seconds=-1), actor="gc")
     assert await registry.report("acme", "sst2", 1) is None
     assert (await registry.usage("acme")).stored_bytes == 0
+
+
+async def _pin_of(registry: Registry, name: str = "sst2") -> Pin | None:
+    (record,) = [one for one in (await registry.snapshot()).adapters if (one.tenant, one.name) == ("acme", name)]
+    return record.pin
+
+
+async def test_a_pin_is_part_of_its_adapter(registry: Registry) -> None:
+    """Replicas read it with the adapter, its time and its actor; a second pin changes nothing, a release removes it."""
+    await publish(registry, b"1")
+    since = await registry.position()
+    made = await registry.pin("acme", "sst2", actor="ann")
+    (changed,) = (await registry.snapshot(since)).adapters
+    assert changed.pin == made == Pin(made.pinned_at, "ann")
+    assert await registry.pin("acme", "sst2", actor="bob") == made
+    for _ in range(2):
+        await registry.unpin("acme", "sst2", actor="bob")
+    assert await _pin_of(registry) is None
+    assert [entry.action for entry in await registry.audit(limit=3)] == ["unpin", "pin", "publish"]
+
+
+async def test_a_pin_ends_with_its_adapter(registry: Registry) -> None:
+    """The deletion of the last version releases it, and an undeletion does not pin again."""
+    await publish(registry, b"1")
+    await registry.pin("acme", "sst2", actor="ann")
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    await registry.undelete("acme", "sst2", 1, actor="ann")
+    assert await _pin_of(registry) is None
+
+
+async def test_only_live_adapters_are_pinned(registry: Registry) -> None:
+    """Other names are refused."""
+    with pytest.raises(AdapterUnknown):
+        await registry.pin("acme", "sst2", actor="ann")
