@@ -1,6 +1,7 @@
 """Registries and blob stores for the tests of a store."""
 
 import asyncio
+import json
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -10,9 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from peltier_store.blobs.blobs import Blobs, StoredBlob
+from peltier_adapters.artifact.manifest import read_header
+from peltier_store.blobs.blobs import Blobs, StoredBlob, digest_of
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions.registry import Registry
+from peltier_store.registry.schema import upgrade
 
 MakeRegistry = Callable[[Path], str]
 
@@ -59,6 +62,39 @@ def make_registry(migrated_file: Path) -> MakeRegistry:
         return f"sqlite+aiosqlite:///{path}"
 
     return make
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def new_url(request, make_registry, tmp_path):
+    """A new registry in each database in turn."""
+    if request.param == "sqlite":
+        return make_registry(tmp_path / "new" / "registry.db")
+    server = request.getfixturevalue("postgres")
+    url = server.url(server.create_database())
+    upgrade(database_url(url))
+    return url
+
+
+@pytest.fixture
+async def registry(make_registry, tmp_path):
+    """A new registry in a file, open."""
+    async with opened(make_registry(tmp_path / "registry.db")) as registry:
+        yield registry
+
+
+def manifest_of(data):
+    """The manifest of an artifact, as a registry records it."""
+    return json.dumps(read_header(data)[0].model_dump(mode="json"))
+
+
+async def upload(registry, blobs, data, *, tenant="default", name="demo", manifest="{}", **more):
+    """Publishes bytes as a server does, as `ann`; returns their digest."""
+    reservation = await registry.reserve(digest_of(data))
+    digest = await blobs.put(data)
+    await registry.publish(
+        tenant, name, reservation, size_bytes=len(data), preset="lora", manifest=manifest, **more, actor="ann"
+    )
+    return digest
 
 
 @pytest.fixture(params=["directory", "bucket"])

@@ -14,15 +14,12 @@ from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
 from peltier_store.location import require_own
 from peltier_store.registry.contents import DumpedRow
-from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryConflict, RegistryError
 from peltier_store.registry.extensions.queue_records import TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Quotas
-from peltier_store.registry.schema import upgrade
 
-from tests.adapters_store.store.conftest import MakeRegistry, Old, opened
-from tests.support.postgres_server import PostgresServer
+from tests.adapters_store.store.conftest import MakeRegistry, Old, opened, upload
 
 ACTOR = "ann"
 Members = dict[str, bytes]
@@ -38,38 +35,6 @@ async def restored(registry: Registry, blobs: Blobs, path: Path) -> BackupSummar
         return await import_store(registry, blobs, backup)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, make_registry: MakeRegistry, tmp_path: Path) -> str:
-    """A new registry in each database in turn."""
-    if request.param == "sqlite":
-        return make_registry(tmp_path / "new" / "registry.db")
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = server.url(server.create_database())
-    upgrade(database_url(url))
-    return url
-
-
-@pytest.fixture
-def sqlite_url(make_registry: MakeRegistry, tmp_path: Path) -> str:
-    """A new registry in a file."""
-    return make_registry(tmp_path / "new" / "registry.db")
-
-
-async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "default", name: str = "demo") -> None:
-    reservation = await registry.reserve(digest_of(data))
-    await blobs.put(data)
-    await registry.publish(
-        tenant,
-        name,
-        reservation,
-        size_bytes=len(data),
-        preset="lora",
-        manifest='{"é": NaN}',
-        report='{"é": 1}',
-        actor=ACTOR,
-    )
-
-
 async def fill(registry: Registry, blobs: Blobs) -> None:
     """Something of everything that a registry can hold."""
     await registry.create_tenant("acme", Quotas(requests_per_second=0.1, max_stored_bytes=2**40), actor=ACTOR)
@@ -79,9 +44,10 @@ async def fill(registry: Registry, blobs: Blobs) -> None:
             "acme", prefix=prefix, digest="00" * 32, scopes=scopes, note="é ∞", expires_at=expires_at, actor=ACTOR
         )
     await registry.revoke_key("abcdefgh", actor=ACTOR)
+    reported = {"manifest": '{"é": NaN}', "report": '{"é": 1}'}
     for data in (b"one", b"two", b"three", bytes(100_000)):
-        await publish(registry, blobs, data)
-    await publish(registry, blobs, b"one", "acme")
+        await upload(registry, blobs, data, **reported)
+    await upload(registry, blobs, b"one", tenant="acme", **reported)
     await registry.set_public("acme", "demo", True, actor=ACTOR)
     for split in ({1: 1.0}, {1: 0.9, 2: 0.1}):
         await registry.set_alias("default", "demo", "production", split, actor=ACTOR)
@@ -149,14 +115,14 @@ def backup(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(filled / "backup.tar", tmp_path))
 
 
-async def test_a_backup_comes_back_in_another_kind_of_store(source, backup, tmp_path, s3_store, url, make_registry):
+async def test_a_backup_comes_back_in_another_kind_of_store(source, backup, tmp_path, s3_store, new_url, make_registry):
     """Every row and every byte is the same after SQLite and a directory, the database and a bucket, and back."""
     rows, data = await contents(source[0]), await stored(source[1])
     assert {line.table for line in rows} == {
         "tenants", "keys", "adapters", "versions", "reports", "aliases", "audit",
         "files", "trainings", "training_events", "training_time",
     }  # fmt: skip
-    async with opened(url) as registry:
+    async with opened(new_url) as registry:
         blobs = Blobs.open(s3_store)
         summary = await restored(registry, blobs, backup)
         assert (summary.num_blobs, summary.blob_bytes) == (6, 100_016)
@@ -168,9 +134,9 @@ async def test_a_backup_comes_back_in_another_kind_of_store(source, backup, tmp_
         assert (await contents(registry), await stored(blobs)) == (rows, data)
 
 
-async def test_an_imported_registry_goes_on(url: str, backup: Path, tmp_path: Path) -> None:
+async def test_an_imported_registry_goes_on(new_url: str, backup: Path, tmp_path: Path) -> None:
     """Version numbers continue, also in PostgreSQL, and replicas that knew the empty registry see the import."""
-    async with opened(url) as registry:
+    async with opened(new_url) as registry:
         blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.position()
         await restored(registry, blobs, backup)
         changed = await registry.snapshot(seen)
@@ -179,8 +145,8 @@ async def test_an_imported_registry_goes_on(url: str, backup: Path, tmp_path: Pa
             ("default", 4),
         ]
         assert len(changed.tenants) == 2
-        await publish(registry, blobs, b"five")
-        await publish(registry, blobs, b"first", name="another")
+        await upload(registry, blobs, b"five")
+        await upload(registry, blobs, b"first", name="another")
         await registry.set_alias("default", "demo", "new", {5: 1.0}, actor=ACTOR)
         assert {version.number for version in await registry.versions() if version.tenant == "default"} >= {4, 5, 1}
 
@@ -205,7 +171,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(source, tmp_path, m
     async def write() -> int:
         number = 0
         while running:
-            await publish(registry, blobs, b"%d" % number, name="busy")
+            await upload(registry, blobs, b"%d" % number, name="busy")
             published.set()
             if number % 3 == 2:
                 await registry.delete_adapter("default", "busy", actor=ACTOR)
@@ -260,21 +226,18 @@ async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blo
     assert await contents(source[0]) == before
 
 
-async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
+async def test_only_an_empty_blob_store_takes_a_backup(backup: Path, tmp_path: Path, registry: Registry) -> None:
     """Foreign blobs are refused. Blobs of the same backup are accepted, because an interrupted import leaves them."""
     blobs = Blobs.open(tmp_path / "new")
     await blobs.put(b"two")
     stranger = await blobs.put(b"something else")
-    async with opened(sqlite_url) as registry:
-        with pytest.raises(
-            BackupError, match=r"^the blob store is not empty: it holds 1 blobs that the backup does not"
-        ):
-            await restored(registry, blobs, backup)
-        await blobs.delete(stranger)
+    with pytest.raises(BackupError, match=r"^the blob store is not empty: it holds 1 blobs that the backup does not"):
         await restored(registry, blobs, backup)
+    await blobs.delete(stranger)
+    await restored(registry, blobs, backup)
 
 
-async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
+async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup, tmp_path, registry):
     """The registry stays empty, the collector removes the bytes, and the import can be repeated."""
 
     class Failing(Blobs):
@@ -283,33 +246,32 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
                 raise BlobError("the blob store is full")
             return await super().put(data)
 
-    async with opened(sqlite_url) as registry:
-        with pytest.raises(BlobError, match="is full"):
-            await restored(registry, Failing.open(tmp_path / "new"), backup)
-        blobs = Old.open(tmp_path / "new")
-        assert await registry.versions() == []
-        assert len(await stored(blobs)) == 5
-        assert (await Collector(registry, blobs).run()).num_deleted == 5
-        await restored(registry, blobs, backup)
+    with pytest.raises(BlobError, match="is full"):
+        await restored(registry, Failing.open(tmp_path / "new"), backup)
+    blobs = Old.open(tmp_path / "new")
+    assert await registry.versions() == []
+    assert len(await stored(blobs)) == 5
+    assert (await Collector(registry, blobs).run()).num_deleted == 5
+    await restored(registry, blobs, backup)
 
 
-async def test_a_store_follows_its_registry_into_a_new_one(source, backup, sqlite_url):
+async def test_a_store_follows_its_registry_into_a_new_one(source, backup, registry):
     """An import into the same blob store makes the new registry its owner; after a failure the old one still is."""
     old, blobs = source
     await require_own(old, blobs)
-    async with opened(sqlite_url) as new:
-        collecting = await new.begin_collection([digest_of(b"two")])
-        with pytest.raises(RegistryError, match="are being deleted"):
-            await restored(new, blobs, backup)
-        await require_own(old, blobs)
-        await new.end_collection(collecting)
-        await restored(new, blobs, backup)
-        await require_own(new, blobs)
+    collecting = await registry.begin_collection([digest_of(b"two")])
+    with pytest.raises(RegistryError, match="are being deleted; try again"):
+        await restored(registry, blobs, backup)
+    await registry.contents.require_empty()
+    await require_own(old, blobs)
+    await registry.end_collection(collecting)
+    await restored(registry, blobs, backup)
+    await require_own(registry, blobs)
     with pytest.raises(BlobError, match="belongs to the registry"):
         await Collector(old, blobs).run()
 
 
-async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
+async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path, registry: Registry) -> None:
     """The import fails if a collector has deleted blobs before the rows are inserted."""
 
     class Losing(Blobs):
@@ -319,19 +281,9 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
                 await self.delete(digest)
             return digest
 
-    async with opened(sqlite_url) as registry:
-        with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
-            await restored(registry, Losing.open(tmp_path / "new"), backup)
-        await registry.contents.require_empty()
-
-
-async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
-    """The import is refused while a collector of this registry deletes blobs."""
-    async with opened(sqlite_url) as registry:
-        await registry.begin_collection([digest_of(b"two")])
-        with pytest.raises(RegistryError, match="are being deleted; try again"):
-            await restored(registry, Blobs.open(tmp_path / "new"), backup)
-        await registry.contents.require_empty()
+    with pytest.raises(BackupError, match=f"^1 blobs were deleted .* such as {digest_of(b'two')}$"):
+        await restored(registry, Losing.open(tmp_path / "new"), backup)
+    await registry.contents.require_empty()
 
 
 def rewritten(backup: Path, change: Callable[[Members], None]) -> Path:
@@ -413,13 +365,12 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Path, sqlite_url: str, name: str) -> None:
+async def test_a_damaged_backup_is_refused_as_a_whole(backup, tmp_path, registry, name):
     """A missing, changed or unknown member is refused in one sentence, and the registry stays empty."""
     change, sentence = CHANGES[name]
-    async with opened(sqlite_url) as registry:
-        with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
-            await restored(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
-        await registry.contents.require_empty()
+    with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):
+        await restored(registry, Blobs.open(tmp_path / "new"), rewritten(backup, change))
+    await registry.contents.require_empty()
 
 
 def cut_anywhere(backup: Path) -> Iterator[Path]:
@@ -433,12 +384,11 @@ def cut_anywhere(backup: Path) -> Iterator[Path]:
     yield backup.with_name("missing.tar")
 
 
-async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path, sqlite_url: str) -> None:
+async def test_a_backup_that_breaks_off_is_refused(backup: Path, tmp_path: Path, registry: Registry) -> None:
     """A backup that was cut at any place is refused, and nothing of it is stored."""
-    async with opened(sqlite_url) as registry:
-        blobs = Blobs.open(tmp_path / "new")
-        for cut in cut_anywhere(backup):
-            with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):
-                await restored(registry, blobs, cut)
-        await registry.contents.require_empty()
-        assert await stored(blobs) == {}
+    blobs = Blobs.open(tmp_path / "new")
+    for cut in cut_anywhere(backup):
+        with pytest.raises(BackupError, match=r"\A[^\n]+\Z"):
+            await restored(registry, blobs, cut)
+    await registry.contents.require_empty()
+    assert await stored(blobs) == {}

@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from peltier_adapters.artifact.manifest import read_header
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.commands import app
 from peltier_store.registry.contents import schema_revision
 from peltier_store.registry.extensions.registry import Registry
 from typer.testing import CliRunner, Result
 
-from tests.adapters_store.store.conftest import opened
+from tests.adapters_store.store.conftest import manifest_of, opened, upload
 
 # As the installed command runs it, and without torch.
 PROGRAM = """
@@ -65,12 +64,7 @@ async def fill(url: str, directory: Path, *contents: bytes) -> None:
     blobs = Blobs.open(directory)
     async with opened(url) as registry:
         for data in contents:
-            reservation = await registry.reserve(digest_of(data))
-            await blobs.put(data)
-            manifest = json.dumps(read_header(data)[0].model_dump(mode="json"))
-            await registry.publish(
-                "default", "demo", reservation, size_bytes=len(data), preset="lora", manifest=manifest, actor="test"
-            )
+            await upload(registry, blobs, data, manifest=manifest_of(data))
         await registry.delete_version("default", "demo", 2, actor="test")
     await blobs.put(b"orphan")
     make_older(directory)

@@ -13,28 +13,19 @@ from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.blobs.location import locate
 from peltier_store.garbage import Collected, Collector
 from peltier_store.registry.claims import MAX_COLLECTING
-from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import BlobBusy
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.schema import upgrade
 from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
-from tests.adapters_store.store.conftest import Old, opened
+from tests.adapters_store.store.conftest import Old, opened, upload
 
 TENANT = "default"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-async def registry(request, make_registry, tmp_path):
-    """A new registry of each kind in turn."""
-    if request.param == "sqlite":
-        url = make_registry(tmp_path / "registry.db")
-    else:
-        server = request.getfixturevalue("postgres")
-        url = server.url(server.create_database())
-        await asyncio.to_thread(upgrade, database_url(url))
-    async with opened(url) as registry:
+@pytest.fixture
+async def registry(new_url):
+    async with opened(new_url) as registry:
         yield registry
 
 
@@ -56,19 +47,13 @@ class Slow(Old):
         await super().delete(digest)
 
 
-async def upload(registry: Registry, blobs: Blobs, data: bytes, name: str = "demo") -> None:
+async def upload_again(registry, blobs, data, name):
     """What a server does with new bytes; one that meets a collector begins anew."""
     while True:
         try:
-            reservation = await registry.reserve(digest_of(data))
-            await blobs.put(data)
-            await registry.publish(
-                TENANT, name, reservation, size_bytes=len(data), preset="lora", manifest="{}", actor="test"
-            )
+            return await upload(registry, blobs, data, name=name)
         except BlobBusy:
             await asyncio.sleep(0.005)
-        else:
-            return
 
 
 async def break_off(registry: Registry, blobs: Blobs, data: bytes) -> None:
@@ -154,7 +139,7 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
                 await break_off(registry, blobs, data)
                 await expire_reservations(registry)
                 continue
-            await upload(registry, blobs, data, name)
+            await upload_again(registry, blobs, data, name)
             await asyncio.sleep(choose.random() * 0.02)
             assert await blobs.get(digest_of(data)) == data
             checked += 1
@@ -176,7 +161,7 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
     done = sum(await asyncio.gather(*collectors), start=Collected())
     assert checked > 30
     assert done.num_deleted > 5
-    await upload(registry, blobs, b"last")
+    await upload_again(registry, blobs, b"last", "demo")
     await expire_reservations(registry)
     await Collector(registry, blobs).run()
     assert await stored(blobs) == await registry.digests() == {digest_of(b"last")}

@@ -1,39 +1,18 @@
-import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-from peltier_adapters.artifact.manifest import read_header
-from peltier_store.blobs.blobs import Blobs, digest_of
+from peltier_store.blobs.blobs import Blobs
 from peltier_store.blobs.location import locate
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import verify_store
 
-from tests.adapters_store.store.conftest import MakeRegistry, opened
+from tests.adapters_store.store.conftest import manifest_of, upload
 
 TENANT = "default"
-
-
-@pytest.fixture
-async def registry(make_registry: MakeRegistry, tmp_path: Path) -> AsyncIterator[Registry]:
-    async with opened(make_registry(tmp_path / "registry.db")) as registry:
-        yield registry
-
-
-async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, manifest: str | None = None) -> str:
-    """Publishes bytes as a server does, and returns their digest."""
-    reservation = await registry.reserve(digest_of(data))
-    digest = await blobs.put(data)
-    text = manifest or json.dumps(read_header(data)[0].model_dump(mode="json"))
-    await registry.publish(TENANT, name, reservation, size_bytes=len(data), preset="lora", manifest=text, actor="test")
-    return digest
 
 
 async def test_a_sound_store_has_no_problems(registry, location, bert, make_artifact):
     """Live and deleted versions with readable bytes are counted; an unneeded blob is an orphan."""
     blobs, data = Blobs.open(location), make_artifact(bert, proved=False)
     for name in ("a", "b"):
-        await publish(registry, blobs, data, name)
+        await upload(registry, blobs, data, name=name, manifest=manifest_of(data))
     await registry.delete_adapter(TENANT, "b", actor="test")
     orphan = await blobs.put(b"orphan")
     verdict = await verify_store(registry, blobs)
@@ -47,13 +26,10 @@ async def test_everything_that_is_wrong_is_said(registry, location, bert, make_a
     the version."""
     blobs = Blobs.open(location)
     whole = make_artifact(bert, seed=1, proved=False)
-    missing, damaged = [
-        await publish(registry, blobs, make_artifact(bert, seed=seed, proved=False), "demo") for seed in (2, 3)
-    ]
-    await publish(registry, blobs, b"no artifact", "demo", manifest="{}")
-    other = json.dumps(read_header(make_artifact(bert, name="other", proved=False))[0].model_dump(mode="json"))
-    await publish(registry, blobs, whole, "demo", manifest=other)
-    await publish(registry, blobs, whole, "sound")
+    missing, damaged = [await upload(registry, blobs, make_artifact(bert, seed=seed, proved=False)) for seed in (2, 3)]
+    await upload(registry, blobs, b"no artifact")
+    await upload(registry, blobs, whole, manifest=manifest_of(make_artifact(bert, name="other", proved=False)))
+    await upload(registry, blobs, whole, name="sound", manifest=manifest_of(whole))
     await blobs.delete(missing)
     await locate(location).store.put_async(damaged.replace(":", "/"), whole)
     verdict = await verify_store(registry, blobs)
