@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server import retry_hints
 from peltier_server.context import RequestContext, attach_context, current_context, headers_of
-from peltier_server.errors import error_response
+from peltier_server.errors import ANSWERED, answer_error, error_response
 from peltier_server.fairness.shared_bound import Held
 from peltier_server.http.application import AppState
-from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.incoming import WHOLE, Incoming
 from peltier_server.http.outgoing import Outgoing
 from peltier_server.logs.access_log import log_access
@@ -26,24 +25,18 @@ from peltier_server.metrics.series import matched_route
 from peltier_server.settings import CoreSettings
 from peltier_server.tracing import RequestTrace
 
-# These are asked every few seconds, like the paths that need no caller.
-_UNTRACED = frozenset({"/metrics"})
-
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/ping", "/v2/health/live", "/v2/health/ready"})
+# These are asked every few seconds.
+_UNTRACED = OPEN_PATHS | {"/metrics"}
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
 # The key in the `state` of an ASGI scope that has the caller of a request in a batch, whom the server knows.
 STORED_CALLER = "stored_caller"
 
 
-def begin_span(tracer: Tracer, scope: Scope, headers: Mapping[str, str], started: float) -> RequestTrace | None:
-    """The spans of a request that began at `started`, in seconds of `time.monotonic`; None if it is not traced."""
-    return None if scope["path"] in _UNTRACED else RequestTrace(tracer, headers, started)
-
-
-def end_span(trace: RequestTrace, scope: Scope, context: RequestContext, status: int) -> None:
+def _end_span(trace: RequestTrace, scope: Scope, context: RequestContext, status: int) -> None:
     """Ends the span of a request that was answered with `status`."""
     method, route = matched_route(scope)
     attributes = {"http.request.method": method, "http.route": route, "peltier.request_id": context.request_id}
@@ -115,8 +108,8 @@ class RequestMiddleware:
     def _begin(self, scope: Scope, started: float, *, admitted: bool) -> RequestContext:
         headers = headers_of(scope)
         trace = None
-        if self._tracer is not None and scope["path"] not in OPEN_PATHS:
-            trace = begin_span(self._tracer, scope, headers, started)
+        if self._tracer is not None and scope["path"] not in _UNTRACED:
+            trace = RequestTrace(self._tracer, headers, started)
         context = RequestContext(_request_id(headers), headers, admitted, trace=trace)
         scope.setdefault("state", {})
         attach_context(scope, context)
@@ -168,7 +161,7 @@ class RequestMiddleware:
         if self._settings.logs.access_log:
             log_access(scope, status, outgoing.num_bytes, seconds)
         if context.trace is not None:
-            end_span(context.trace, scope, context, status)
+            _end_span(context.trace, scope, context, status)
 
 
 def _request_id(headers: Mapping[str, str]) -> str:

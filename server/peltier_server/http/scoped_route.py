@@ -19,10 +19,9 @@ from starlette.types import Scope as Connection
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.context import BodyLimit, context_of
-from peltier_server.errors import error_response
+from peltier_server.errors import ANSWERED, answer_error, error_response
 from peltier_server.http.application import get_context, state_of
 from peltier_server.http.bodies import Handler, bounded, unique
-from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.request_middleware import is_open
 from peltier_server.quotas.enforcer import QuotaEnforcer
 

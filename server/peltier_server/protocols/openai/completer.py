@@ -28,7 +28,7 @@ async def complete(
     predictor.check_count(len(asked.prompts), "prompts")
     parameters = completion_parameters(predictor, target, asked)
     if asked.stops:
-        return await _StoppedAnswer(predictor, target, asked, parameters).complete(preparation)
+        return await _complete_stopped(preparation, predictor, target, asked, parameters)
     prediction = await predictor.predict(target, asked.prompts, parameters)
     texts = [one for one in prediction.predictions if isinstance(one, TextPrediction)]
     choices = [Choice(index=number, text=one.text, finish_reason=one.finish_reason) for number, one in enumerate(texts)]
@@ -64,40 +64,32 @@ def stream_completion(predictor: Predictor, target: ResolvedTask, asked: Complet
     return StopSequenceStream(predictor.stream(target, asked.prompts[0], parameters), asked.stops)
 
 
-class _StoppedAnswer:
-    """The answers to prompts with stops. Each answer is generated as a stream, so that generation ends at its stop."""
+async def _complete_stopped(
+    preparation: Preparation, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest,
+    parameters: Parameters,
+) -> Completed:  # fmt: skip
+    """The answers to prompts with stops. Each is generated as a stream, so that generation ends at its stop."""
+    budget, prompts = predictor.open_answer(target.context), asked.prompts
+    choices = dict[int, Choice]()
+    counts = list[tuple[int, int]]()
 
-    def __init__(
-        self, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest, parameters: Parameters
-    ) -> None:
-        self._predictor = predictor
-        self._target = target
-        self._asked = asked
-        self._parameters = parameters
-        self._budget = predictor.open_answer(target.context)
-        self._choices: dict[int, Choice] = {}
-        self._num_prompt_tokens = self._num_completion_tokens = 0
-
-    async def complete(self, preparation: Preparation) -> Completed:
-        """One answer per prompt, in order."""
-        await Items(preparation, self._target.context.tenant, self._asked.prompts).answer(self._write)
-        choices = [self._choices[number] for number in range(len(self._asked.prompts))]
-        return Completed(choices, CompletionUsage.of(self._num_prompt_tokens, self._num_completion_tokens))
-
-    async def _write(self, number: int) -> None:
-        prompt = self._asked.prompts[number]
-        stream = self._predictor.stream(self._target, prompt, self._parameters, self._budget, row=number)
-        text = StopSequenceStream(stream, self._asked.stops)
+    async def write(number: int) -> None:
+        stream = predictor.stream(target, prompts[number], parameters, budget, row=number)
+        text = StopSequenceStream(stream, asked.stops)
         try:
             whole = await text.whole()
         except InvalidInput as error:
-            if len(self._asked.prompts) == 1:
+            if len(prompts) == 1:
                 raise
             # Each prompt is a separate prediction that does not know its number, so the message gets it here.
             raise InvalidInput(f"input {number}: {error.message}") from error
         finally:
             text.close()
-        self._choices[number] = Choice(index=number, text=whole, finish_reason=text.finish_reason)
-        num_prompt_tokens, num_completion_tokens = text.num_tokens
-        self._num_prompt_tokens += num_prompt_tokens
-        self._num_completion_tokens += num_completion_tokens
+        choices[number] = Choice(index=number, text=whole, finish_reason=text.finish_reason)
+        counts.append(text.num_tokens)
+
+    await Items(preparation, target.context.tenant, prompts).answer(write)
+    num_prompt_tokens, num_new_tokens = map(sum, zip(*counts, strict=True))
+    return Completed(
+        [choices[number] for number in range(len(prompts))], CompletionUsage.of(num_prompt_tokens, num_new_tokens)
+    )
