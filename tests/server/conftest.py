@@ -168,6 +168,17 @@ class Listening:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, headers=headers, timeout=30).raise_for_status()
 
+    def post(self, path: str, **body: object) -> httpx2.Response:
+        """A call with this JSON, without a key."""
+        return httpx2.post(f"{self.url}{path}", json=body, timeout=60)
+
+    def predictions(self, task: str, inputs: object, **parameters: object) -> list[dict[str, Any]]:
+        """Those of `POST /v1/tasks/{task}/predict`, without a key."""
+        found: list[dict[str, Any]] = self.post(
+            f"/v1/tasks/{task}/predict", inputs=inputs, parameters=parameters
+        ).json()["predictions"]
+        return found
+
 
 async def add_tenant(app: FastAPI, scopes: Sequence[str] = (), quotas: Quotas | None = None) -> Tenant:
     """A new tenant, with a key that has these scopes, or all of them: as the operator makes both, in a third of the

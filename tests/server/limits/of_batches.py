@@ -4,9 +4,9 @@ import json
 import time
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
-import pytest
 from peltier_server.extensions.batches import runner
 from peltier_store.registry.extensions import batches
 
@@ -50,8 +50,7 @@ def _(servers: Servers) -> Met:
 
 @probe("batches of a tenant that have not ended", "peltier_store.registry.extensions.batches.MAX_BATCHES")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "MAX_BATCHES", 0)
+    with patch.object(batches, "MAX_BATCHES", 0):
         return _begin(servers.bert, _rows(1))
 
 
@@ -65,8 +64,7 @@ def _(servers: Servers) -> Met:
 
 @probe("bytes of results after which the other requests of a batch fail")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "_PART_LINES", 1)
+    with patch.object(runner, "_PART_LINES", 1):
         found = _ended(servers.bert, _rows(2))
     assert [len(_results(servers.bert, found[f"{kind}_file_id"])) for kind in ("output", "error")] == [1, 1]
     (wrong,) = _results(servers.bert, found["error_file_id"])
@@ -76,7 +74,6 @@ def _(servers: Servers) -> Met:
 
 @probe("servers that end before the next results of a batch", "peltier_store.registry.extensions.queue.MAX_ATTEMPTS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "MAX_ATTEMPTS", 0)
+    with patch.object(runner, "MAX_ATTEMPTS", 0):
         assert _ended(servers.bert, _rows(1))["status"] == "failed"
     return "the batch fails"

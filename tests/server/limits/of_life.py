@@ -1,6 +1,7 @@
 """Bounds of the server's life, and of its metrics."""
 
-import pytest
+from unittest.mock import patch
+
 from peltier_server.extensions.picker.server import RoutingMetrics
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.metrics.series import TenantLabels
@@ -21,16 +22,14 @@ def _(servers: Servers) -> Met:
 
 @probe("time as a lame duck after SIGTERM")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lifecycle(servers), "leaving", True)
+    with patch.object(_lifecycle(servers), "leaving", True):
         assert servers.bert.predict().status_code == 200
         return servers.bert.client.get("/ready")
 
 
 @probe("time to answer what has arrived")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lifecycle(servers), "draining", True)
+    with patch.object(_lifecycle(servers), "draining", True):
         return servers.bert.predict()
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 from dataclasses import replace
+from unittest.mock import patch
 
-import pytest
 from peltier_server.extensions.settings import SETTINGS
 from peltier_server.fairness.shared_bound import Shares
 from peltier_server.residency import fetches
@@ -39,15 +39,13 @@ def _(servers: Servers) -> Met:
 
 @probe("time for the warm list to load before the server is ready without the rest")
 def _(servers: Servers) -> Met:
-    with servers.start("bert") as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other.service.warm_list, "_is_loaded", False)
+    with servers.start("bert") as other, patch.object(other.service.warm_list, "_is_loaded", False):
         return other.client.get("/ready")
 
 
 @probe("loads from the store at once", "peltier_server.residency.fetches._MAX_FETCHES")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.service.slots._fetches, "_shares", Shares(0))
+    with patch.object(servers.bert.service.slots._fetches, "_shares", Shares(0)):
         _evictions(servers, "device")
         servers.bert.service.slots.retire(servers.bert.service.catalog.get("default", "large-0").newest.owned)
         answer = replace(servers.bert, task="large-0").predict(timeout_ms=100)
@@ -60,9 +58,11 @@ def _(servers: Servers) -> Met:
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    with servers.start("bert", host_bytes=0) as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetches, "_FETCH_SECONDS", 0.1)
-        patch.setattr(StoreLoader, "fetch", never)
+    with (
+        servers.start("bert", host_bytes=0) as other,
+        patch.object(fetches, "_FETCH_SECONDS", 0.1),
+        patch.object(StoreLoader, "fetch", never),
+    ):
         _forget_demo(other)
         return other.predict()
 
@@ -72,8 +72,7 @@ def _(servers: Servers) -> Met:
     shares = Shares(fetches._MAX_FETCHES)
     while shares.allows("default", 1, 1):
         shares.take("default", 1, 1)
-    with servers.start("bert", host_bytes=0) as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other.service.slots._fetches, "_shares", shares)
+    with servers.start("bert", host_bytes=0) as other, patch.object(other.service.slots._fetches, "_shares", shares):
         _forget_demo(other)
         assert other.predict(timeout_ms=100).status_code == 504
     return "the tenant's other loads wait"
@@ -95,9 +94,8 @@ def _(servers: Servers) -> Met:
 def _(servers: Servers) -> Met:
     with (
         servers.start("bert", host_bytes=0, max_load_wait_seconds=0.1) as other,
-        pytest.MonkeyPatch.context() as patch,
+        patch.object(other.service.slots._fetches, "_shares", Shares(0)),
     ):
-        patch.setattr(other.service.slots._fetches, "_shares", Shares(0))
         _forget_demo(other)
         return other.predict()
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from unittest.mock import patch
 
 import grpc
 import httpx2
-import pytest
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS, Parameters
 from peltier_server.extensions.grpc import server as grpc_server
 from peltier_server.extensions.settings import SETTINGS
@@ -35,8 +35,7 @@ def _request(line: str, *headers: str) -> bytes:
 
 @probe("connections, of all callers; probes (`/health`, `/ready` and the like) are answered on 64 more")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_connections=1) as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "_SURPLUS_SECONDS", 60)
+    with servers.start("bert", max_connections=1) as other, patch.object(connection, "_SURPLUS_SECONDS", 60):
         assert httpx2.get(f"{other.listening.url}/health", timeout=60).status_code == 200
         return httpx2.get(f"{other.listening.url}/info", timeout=60)
 
@@ -71,12 +70,10 @@ def _closed_by_grpc(server: Small, begin: bytes) -> Met:
     "peltier_server.extensions.grpc.server._MAX_CALLS",
 )
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpc_server, "_MAX_CALLS", 2)
-        with servers.start("bert", grpc_port=0) as other:
-            held: SharedBound = grpc_of(other.listening.app)._calls
-            other.listening.loop.call_soon_threadsafe(held.add, "another", 1)
-            return _ask_grpc(other)
+    with patch.object(grpc_server, "_MAX_CALLS", 2), servers.start("bert", grpc_port=0) as other:
+        held: SharedBound = grpc_of(other.listening.app)._calls
+        other.listening.loop.call_soon_threadsafe(held.add, "another", 1)
+        return _ask_grpc(other)
 
 
 @probe(
@@ -84,10 +81,8 @@ def _(servers: Servers) -> Met:
     "peltier_server.extensions.grpc.server._MAX_PROBES",
 )
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpc_server, "_MAX_PROBES", 0)
-        with servers.start("bert", grpc_port=0) as other:
-            return _ask_grpc(other, "ServerLive")
+    with patch.object(grpc_server, "_MAX_PROBES", 0), servers.start("bert", grpc_port=0) as other:
+        return _ask_grpc(other, "ServerLive")
 
 
 @probe("time for the message of a call over gRPC, and for its answer to be taken")
@@ -98,11 +93,10 @@ def _(servers: Servers) -> Met:
 
 @probe("connections over gRPC", "peltier_server.extensions.grpc.settings.MAX_CONNECTIONS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
-        patch.setattr(grpc_server, "MAX_CONNECTIONS", 1)
-        with servers.start("bert", grpc_port=0) as other:
-            port = grpc_port(other.listening.app)
-            grpc.channel_ready_future(held.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))).result(60)
+    with patch.object(grpc_server, "MAX_CONNECTIONS", 1), servers.start("bert", grpc_port=0) as other:
+        port = grpc_port(other.listening.app)
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as first:
+            grpc.channel_ready_future(first).result(60)
             with socket.create_connection(("127.0.0.1", port), timeout=60) as further, suppress(ConnectionError):
                 further.sendall(PREFACE)
                 assert further.recv(1) == b""
@@ -117,10 +111,8 @@ def _(servers: Servers) -> Met:
 
 @probe("time that a connection over gRPC has no calls", "peltier_server.extensions.grpc.server._IDLE_SECONDS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpc_server, "_IDLE_SECONDS", 0.2)
-        with servers.start("bert", grpc_port=0) as other:
-            return _closed_by_grpc(other, PREFACE)
+    with patch.object(grpc_server, "_IDLE_SECONDS", 0.2), servers.start("bert", grpc_port=0) as other:
+        return _closed_by_grpc(other, PREFACE)
 
 
 @probe(
@@ -128,11 +120,11 @@ def _(servers: Servers) -> Met:
     "peltier_server.extensions.grpc.server._MAX_AGE_SECONDS",
 )
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpc_server, "_MAX_AGE_SECONDS", 0.2)
-        patch.setattr(grpc_server, "_GRACE_SECONDS", 0.1)
-        with servers.start("bert", grpc_port=0) as other:
-            return _closed_by_grpc(other, PREFACE)
+    with (
+        patch.multiple(grpc_server, _MAX_AGE_SECONDS=0.2, _GRACE_SECONDS=0.1),
+        servers.start("bert", grpc_port=0) as other,
+    ):
+        return _closed_by_grpc(other, PREFACE)
 
 
 @probe("size of a request's line and headers", "peltier_server.http.connection.MAX_HEAD_BYTES")
@@ -181,8 +173,7 @@ def _(servers: Servers) -> Met:
 
 @probe("time to read the rest of a body after an early answer", "peltier_server.http.incoming._MAX_LINGER_SECONDS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)
+    with patch.object(pace, "_MAX_LINGER_SECONDS", 0.2):
         heard = servers.bert.hears(_request("POST /v1/nowhere", "content-length: 100"))
     assert heard.startswith(b"HTTP/1.1 404")
     return _CLOSED
@@ -418,8 +409,7 @@ def _(servers: Servers) -> Met:
     "peltier_server.http.list_pages.MAX_PAGE_BYTES",
 )
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_pages, "MAX_PAGE_BYTES", 1)
+    with patch.object(list_pages, "MAX_PAGE_BYTES", 1):
         page = servers.bert.client.get("/v1/audit").json()
     assert (len(page["records"]), page["next_cursor"]) == (1, str(page["records"][0]["id"]))
     return "the other entries are on the next page"

@@ -1,7 +1,8 @@
 """Bounds of guarded changes and feedback."""
 
+from unittest.mock import patch
+
 import httpx2
-import pytest
 from peltier_server.extensions.rollouts import recorder, rollouts
 from peltier_server.extensions.rollouts.rollouts import Rollouts
 
@@ -22,8 +23,7 @@ def _tell(small: Small, request_id: str, **feedback: object) -> httpx2.Response:
 
 def _shadowed(servers, see, inputs=(TEXT,), **settings):
     """What is seen of a server of which a guarded change has answered three requests, r0, r1 and r2, one by one."""
-    with servers.start("bert", **settings) as small, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
+    with servers.start("bert", **settings) as small, patch.object(rollouts, "_WAIT_SECONDS", 0.0):
         small.upload(servers.make_artifact(servers.backbones["bert"], "bitfit", seed=3)).raise_for_status()
         small.client.put("/v1/adapters/demo/aliases/live", json={"version": 1}).raise_for_status()
         guard = {"candidate": 2, "guard": {"shadow": True}}
@@ -74,15 +74,13 @@ def _(servers: Servers) -> Met:
 
 @probe("answers that a replica records in a second", f"{_RECORDER}.MAX_BUFFERED_ANSWERS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "MAX_BUFFERED_ANSWERS", 0)
+    with patch.object(recorder, "MAX_BUFFERED_ANSWERS", 0):
         return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"))
 
 
 @probe("answers outside of guarded changes that a replica records in a second")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", recorded_answers_per_second=1) as small, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollouts, "_WAIT_SECONDS", 0.0)
+    with servers.start("bert", recorded_answers_per_second=1) as small, patch.object(rollouts, "_WAIT_SECONDS", 0.0):
         body, headers = {"inputs": [TEXT, TEXT]}, {"x-request-id": "r"}
         small.client.post("/v1/tasks/demo/predict", json=body, headers=headers).raise_for_status()
         assert _tell(small, "r").is_success
@@ -91,8 +89,7 @@ def _(servers: Servers) -> Met:
 
 @probe("requests that a shadowing candidate answers at once", f"{_RECORDER}.MAX_SHADOWS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "MAX_SHADOWS", 0)
+    with patch.object(recorder, "MAX_SHADOWS", 0):
         return _shadowed(servers, _dropped)
 
 
@@ -103,6 +100,5 @@ def _(servers: Servers) -> Met:
 
 @probe("time that a shadowing candidate may take", f"{_RECORDER}.MAX_SHADOW_SECONDS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "MAX_SHADOW_SECONDS", 0.0)
+    with patch.object(recorder, "MAX_SHADOW_SECONDS", 0.0):
         return _shadowed(servers, _dropped)

@@ -4,8 +4,8 @@ import asyncio
 import socket
 import sqlite3
 from datetime import timedelta
+from unittest.mock import patch
 
-import pytest
 from peltier_server.quotas import rates
 from peltier_server.quotas.rates import Rate, Rates
 from peltier_store.blobs import location as blob_location
@@ -40,8 +40,7 @@ def _(_: Servers) -> Met:
 @probe("time to wait for the registry's write lock", "peltier_store.registry.transactions._TURN_SECONDS")
 def _(servers: Servers) -> Met:
     turn = servers.bert.service.store.registry._transactions._turn
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions, "_TURN_SECONDS", 0.1)
+    with patch.object(transactions, "_TURN_SECONDS", 0.1):
         servers.bert.run(turn.acquire())
         try:
             return _change(servers.bert)
@@ -51,17 +50,15 @@ def _(servers: Servers) -> Met:
 
 @probe("time for a lock of SQLite that another process holds", "peltier_store.registry.database.BUSY_SECONDS")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "BUSY_SECONDS", 0.1)
-        with servers.start("bert") as other:
-            path = make_url(other.service.settings.store.registry).database
-            assert path is not None
-            with sqlite3.connect(path, isolation_level=None) as holder:
-                holder.execute("BEGIN IMMEDIATE")
-                answer = _change(other)
-                holder.execute("ROLLBACK")
-            holder.close()
-            return answer
+    with patch.object(database, "BUSY_SECONDS", 0.1), servers.start("bert") as other:
+        path = make_url(other.service.settings.store.registry).database
+        assert path is not None
+        with sqlite3.connect(path, isolation_level=None) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            answer = _change(other)
+            holder.execute("ROLLBACK")
+        holder.close()
+        return answer
 
 
 @probe("time of a statement in PostgreSQL", "peltier_store.registry.database._STATEMENT_SECONDS")
@@ -84,8 +81,7 @@ def _(_: Servers) -> Met:
 
 @probe("pause after the rate store did not answer", "peltier_server.quotas.rates._PAUSE_SECONDS")
 def _(_: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rates, "_PAUSE_SECONDS", 3600)
+    with patch.object(rates, "_PAUSE_SECONDS", 3600):
         assert asyncio.run(_taken_from_one_that_hangs(3)) == [True, True, False]
     return _OWN
 

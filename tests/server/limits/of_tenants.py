@@ -1,6 +1,7 @@
 """Bounds of one tenant."""
 
-import pytest
+from unittest.mock import patch
+
 from peltier_store.registry import aliases
 
 from tests.server.limits.probe import Met, probe
@@ -57,8 +58,7 @@ def _(servers: Servers) -> Met:
 
 @probe("aliases of an adapter", "peltier_store.registry.aliases.MAX_ALIASES")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aliases, "MAX_ALIASES", 1)
+    with patch.object(aliases, "MAX_ALIASES", 1):
         for name in ("moved", "moved"):
             servers.bert.client.put(f"/v1/adapters/demo/aliases/{name}", json={"version": 1}).raise_for_status()
         return servers.bert.client.put("/v1/adapters/demo/aliases/one-more", json={"version": 1})
@@ -73,8 +73,7 @@ def _(servers: Servers) -> Met:
 @probe("changes in the history of an alias", "peltier_store.registry.aliases._MAX_HISTORY")
 def _(servers: Servers) -> Met:
     path = "/v1/adapters/demo/aliases/moved"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aliases, "_MAX_HISTORY", 2)
+    with patch.object(aliases, "_MAX_HISTORY", 2):
         for _ in range(2):
             servers.bert.client.put(path, json={"version": 1}).raise_for_status()
             servers.bert.client.delete(path).raise_for_status()

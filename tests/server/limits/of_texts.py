@@ -2,8 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from unittest.mock import patch
 
-import pytest
 from peltier_adapters.artifact.artifact import read_artifact, to_bytes
 from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_TEMPERATURE
 from peltier_server.runner.decoder import DecodeGroup
@@ -52,8 +52,7 @@ def _(servers: Servers) -> Met:
         rows.add(group.num_rows)
         return step(group)
 
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:
-        patch.setattr(DecodeGroup, "step", watched)
+    with ThreadPoolExecutor() as threads, patch.object(DecodeGroup, "step", watched):
         answers = list(threads.map(servers.t5.predict, [TEXT] * 6))
     assert {answer.status_code for answer in answers} == {200}
     assert max(rows) <= 2

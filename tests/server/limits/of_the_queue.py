@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
-import pytest
 from peltier_server.extensions.settings import SETTINGS
 from peltier_server.inference import quarantine
 from peltier_server.runner import isolation
@@ -92,8 +92,11 @@ def _(servers: Servers) -> Met:
 @cache
 def _of_a_stuck_runner(servers: Servers) -> tuple[Met, Met]:
     """What a request in the stuck batch reads, and one after the last runner."""
-    with servers.start("bert", max_runner_restarts=0) as other, _stuck(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other.service.watchdog, "_max_batch_seconds", 0.1)
+    with (
+        servers.start("bert", max_runner_restarts=0) as other,
+        _stuck(),
+        patch.object(other.service.watchdog, "_max_batch_seconds", 0.1),
+    ):
         first = last = other.predict()
         while last.status_code == first.status_code:
             last = other.predict()
@@ -104,8 +107,7 @@ def _quarantined(server: Small) -> Met:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isolation, "forward", fail)
+    with patch.object(isolation, "forward", fail):
         for _ in range(quarantine._MAX_FAILURES):
             assert "quarantine" not in server.predict().text
         return server.predict()
@@ -130,8 +132,7 @@ def _stuck() -> Iterator[None]:
         released.wait(60)
         return forward(*rows, **options)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isolation, "forward", wait)
+    with patch.object(isolation, "forward", wait):
         try:
             yield
         finally:

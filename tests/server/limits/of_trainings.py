@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 import pytest
@@ -144,8 +145,7 @@ def _(servers: Servers) -> Met:
         await trainings.renew(training.id, "probe", events=[NewEvent("progress", f"{one}") for one in range(9)])
         await trainings.settle(training.id, "probe", state="failed", reason="the probe has ended")
 
-    with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_state, "MAX_EVENTS", 4)
+    with servers.bert.tenant() as tenant, patch.object(training_state, "MAX_EVENTS", 4):
         training = _train(tenant).raise_for_status().json()["id"]
         servers.bert.run(report())
         events = tenant.client.get(f"/v1/trainings/{training}/events").text
@@ -160,8 +160,7 @@ def _(servers: Servers) -> Met:
     "peltier_store.registry.extensions.training_owner.MAX_TRAININGS",
 )
 def _(servers: Servers) -> Met:
-    with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_owner, "MAX_TRAININGS", 0)
+    with servers.bert.tenant() as tenant, patch.object(training_owner, "MAX_TRAININGS", 0):
         return _train(tenant)
 
 
@@ -176,8 +175,7 @@ def _(servers: Servers) -> Met:
         while await trainings.claim("probe") is not None:
             pass
 
-    with servers.bert.tenant() as tenant, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queue, "LEASE", timedelta(0))
+    with servers.bert.tenant() as tenant, patch.object(queue, "LEASE", timedelta(0)):
         training = _train(tenant).raise_for_status().json()["id"]
         servers.bert.run(die())
         ended = tenant.client.get(f"/v1/trainings/{training}").json()

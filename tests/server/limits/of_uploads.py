@@ -3,10 +3,11 @@
 import asyncio
 import json
 import struct
+from asyncio import Semaphore
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
-import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
 from peltier_client.protocol.reports import MAX_REPORT_BYTES
 from peltier_server.extensions.settings import SETTINGS
@@ -37,19 +38,15 @@ def _(servers: Servers) -> Met:
 
 @probe("uploads received at once", "peltier_server.http.uploads.MAX_RECEIVED_AT_ONCE")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        turns = servers.bert.listening.app.state.upload_turns
-        patch.setattr(turns, "_patience_seconds", STALL_SECONDS)
-        patch.setattr(turns, "_receiving", asyncio.Semaphore(0))
+    turns = servers.bert.listening.app.state.upload_turns
+    with patch.object(turns, "_patience_seconds", STALL_SECONDS), patch.object(turns, "_receiving", Semaphore(0)):
         return servers.bert.upload(b"")
 
 
 @probe("uploads received at once, of one tenant", "peltier_server.http.uploads.MAX_RECEIVED_OF_ONE")
 def _(servers: Servers) -> Met:
-    with pytest.MonkeyPatch.context() as patch:
-        turns = servers.bert.listening.app.state.upload_turns
-        patch.setattr(turns, "_patience_seconds", STALL_SECONDS)
-        patch.setattr(turns, "_of_tenant", {"default": asyncio.Semaphore(0)})
+    turns, places = servers.bert.listening.app.state.upload_turns, {"default": Semaphore(0)}
+    with patch.object(turns, "_patience_seconds", STALL_SECONDS), patch.object(turns, "_of_tenant", places):
         return servers.bert.upload(b"")
 
 

@@ -35,45 +35,18 @@ from tests.server.limits.servers import Servers
 
 ROWS = read_limits()
 # What a setting says that bounds nothing.
-NO_BOUNDS = frozenset(
-    {
-        *(
-            "backbone",
-            "store",
-            "without",
-            "registry",
-            "publish",
-            "host",
-            "port",
-            "grpc_port",
-            "insecure",
-            "device",
-            "dtype",
-        ),
-        *("grpc_certificate", "grpc_private_key"),
-        *("admin_key", "metrics_key", "secret", "rate_store", "kernels", "cuda_graphs", "threads", "warm"),
-        *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
-        *("log_format", "log_level", "access_log"),
-        *("routing_port", "routing_host", "routing_prefix", "worker"),
-        # Without Ray they mean nothing, and the queue of each replica has its own bounds.
-        *(
-            "ray",
-            "min_replicas",
-            "max_replicas",
-            "max_workers",
-            "target_queued_tokens",
-            "upscale_seconds",
-            "downscale_seconds",
-        ),
-    }
-)
+NO_BOUNDS = frozenset({
+    "backbone", "store", "without", "registry", "publish", "host", "port", "grpc_port", "insecure", "device", "dtype",
+    "grpc_certificate", "grpc_private_key", "admin_key", "metrics_key", "secret", "rate_store", "kernels",
+    "cuda_graphs", "threads", "warm", "oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim",
+    "oidc_scope_claim", "log_format", "log_level", "access_log", "routing_port", "routing_host", "routing_prefix",
+    "worker",
+    # Without Ray they mean nothing, and the queue of each replica has its own bounds.
+    "ray", "min_replicas", "max_replicas", "max_workers", "target_queued_tokens", "upscale_seconds",
+    "downscale_seconds",
+})  # fmt: skip
 
-PACKAGES = (
-    peltier_backbone,
-    peltier_server,
-    peltier_client.protocol,
-    peltier_store,
-)
+PACKAGES = (peltier_backbone, peltier_server, peltier_client.protocol, peltier_store)
 # What no caller meets: how often and how long the server does things by itself, what its log and a shell show, the
 # range of a number's type, and a constant that a setting or another row stands for.
 UNMET = frozenset(

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import httpx2
 import numpy as np
 import pytest
 from peltier_client import Client, InvalidInput
@@ -24,20 +23,15 @@ def listening(listen, bert, bert_directory, make_artifact):
         yield started
 
 
-def post(listening: Listening, path: str, **body: object) -> httpx2.Response:
-    return httpx2.post(f"{listening.url}{path}", json=body, timeout=30)
-
-
 def predicted(listening: Listening, **parameters: object) -> list[float]:
-    body = {"inputs": [[QUERY, document] for document in DOCUMENTS], "parameters": parameters}
-    answer = httpx2.post(f"{listening.url}/v1/tasks/rank/predict", json=body, timeout=30).json()
-    return [one["score"] for one in answer["predictions"]]
+    pairs = [[QUERY, document] for document in DOCUMENTS]
+    return [one["score"] for one in listening.predictions("rank", pairs, **parameters)]
 
 
 def test_documents_are_sorted_by_their_predictions(listening: Listening) -> None:
     """Equal documents keep their order; the scores are those of the native route."""
     scores = predicted(listening)
-    answer = post(listening, "/v1/rerank", model="rank", query=QUERY, documents=DOCUMENTS).json()
+    answer = listening.post("/v1/rerank", model="rank", query=QUERY, documents=DOCUMENTS).json()
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
     assert order.index(1) < order.index(3)
     assert [one["index"] for one in answer["results"]] == order
@@ -50,7 +44,7 @@ def test_documents_may_be_objects_and_come_back(listening: Listening) -> None:
     """As Cohere's and Jina's clients send them; `top_n` keeps the best."""
     objects = [{"text": document} for document in DOCUMENTS]
     body = {"model": "rank@1", "query": QUERY, "documents": objects, "top_n": 2, "return_documents": True}
-    results = post(listening, "/v1/rerank", **body).json()["results"]
+    results = listening.post("/v1/rerank", **body).json()["results"]
     assert len(results) == 2
     assert all(one["document"]["text"] == DOCUMENTS[one["index"]] for one in results)
 
@@ -58,8 +52,8 @@ def test_documents_may_be_objects_and_come_back(listening: Listening) -> None:
 def test_the_shape_of_text_embeddings_inference(listening: Listening) -> None:
     """A list of indices and scores; raw scores are the outputs whose sigmoid the scores are."""
     body = {"adapter_id": "rank", "query": QUERY, "texts": DOCUMENTS}
-    ranked = post(listening, "/rerank", **body, return_text=True).json()
-    raw = {one["index"]: one["score"] for one in post(listening, "/rerank", **body, raw_scores=True).json()}
+    ranked = listening.post("/rerank", **body, return_text=True).json()
+    raw = {one["index"]: one["score"] for one in listening.post("/rerank", **body, raw_scores=True).json()}
     assert [one["text"] for one in ranked] == [DOCUMENTS[one["index"]] for one in ranked]
     for one in ranked:
         assert one["score"] == pytest.approx(1 / (1 + math.exp(-raw[one["index"]])))
@@ -70,8 +64,8 @@ def similarities(listening: Listening) -> list[float]:
     """Of the query with each document: the mean over its vectors of their largest cosine with one of the document's,
     from the vectors of the native route."""
     requests = [{"task": "vectors", "input": text} for text in (QUERY, *DOCUMENTS)]
-    body = {"requests": [*requests, {"task": "rank", "input": [QUERY, "bad"]}]}
-    *found, ranked = httpx2.post(f"{listening.url}/v1/predict", json=body, timeout=30).json()["results"]
+    requests.append({"task": "rank", "input": [QUERY, "bad"]})
+    *found, ranked = listening.post("/v1/predict", requests=requests).json()["results"]
     assert ranked["predictions"][0]["score"] == pytest.approx(predicted(listening)[0])
     query, *documents = (np.array(one["predictions"][0]["vectors"]) for one in found)
     assert np.linalg.norm(query, axis=1) == pytest.approx(1)
@@ -81,18 +75,17 @@ def similarities(listening: Listening) -> list[float]:
 def test_vectors_of_tokens_sort_documents(listening: Listening) -> None:
     """By MaxSim of the vectors that a prediction has, in both shapes; raw scores are sums over the query's tokens."""
     scores = similarities(listening)
-    answer = post(listening, "/v1/rerank", model="vectors", query=QUERY, documents=DOCUMENTS).json()
+    answer = listening.post("/v1/rerank", model="vectors", query=QUERY, documents=DOCUMENTS).json()
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
     assert order.index(1) < order.index(3)
     assert [one["index"] for one in answer["results"]] == order
     assert [one["relevance_score"] for one in answer["results"]] == pytest.approx(sorted(scores, reverse=True))
     body = {"adapter_id": "vectors", "query": QUERY, "texts": DOCUMENTS, "raw_scores": True}
-    raw = {one["index"]: one["score"] for one in post(listening, "/rerank", **body).json()}
-    num_tokens = post(listening, "/v1/tasks/vectors/predict", inputs=QUERY).json()["usage"]["tokens"]
+    raw = {one["index"]: one["score"] for one in listening.post("/rerank", **body).json()}
+    num_tokens = listening.post("/v1/tasks/vectors/predict", inputs=QUERY).json()["usage"]["tokens"]
     assert raw == pytest.approx({index: num_tokens * score for index, score in enumerate(scores)}, rel=1e-5)
     assert answer["usage"]["total_tokens"] == num_tokens + sum(
-        post(listening, "/v1/tasks/vectors/predict", inputs=document).json()["usage"]["tokens"]
-        for document in DOCUMENTS
+        listening.post("/v1/tasks/vectors/predict", inputs=document).json()["usage"]["tokens"] for document in DOCUMENTS
     )
 
 
@@ -100,7 +93,7 @@ def test_a_query_that_is_too_long_is_named(listening: Listening) -> None:
     long = "good " * 30
     body = {"model": "vectors", "truncate": False}
     for query, documents, named in ((long, DOCUMENTS, "query: "), (QUERY, ["bad", long], "document 1: ")):
-        answer = post(listening, "/v1/rerank", **body, query=query, documents=documents)
+        answer = listening.post("/v1/rerank", **body, query=query, documents=documents)
         assert answer.status_code == 422
         assert answer.json()["error"]["message"].startswith(named)
 
@@ -108,16 +101,16 @@ def test_a_query_that_is_too_long_is_named(listening: Listening) -> None:
 def test_fields_of_other_clients_change_nothing(listening: Listening) -> None:
     """Those of Cohere's, Jina's and text-embeddings-inference's clients, where the answer stays the same."""
     body = {"model": "rank", "query": QUERY, "documents": DOCUMENTS}
-    plain = post(listening, "/v1/rerank", **body).json()["results"]
+    plain = listening.post("/v1/rerank", **body).json()["results"]
     for extra in (
         {"max_tokens_per_doc": 4096, "return_embeddings": False, "truncation": True},
         {"max_chunks_per_doc": 10, "rank_fields": ["text"], "top_n": None, "truncate": None},
     ):
-        assert post(listening, "/v1/rerank", **body, **extra).json()["results"] == plain
+        assert listening.post("/v1/rerank", **body, **extra).json()["results"] == plain
     texts = {"adapter_id": "rank", "query": QUERY, "texts": DOCUMENTS}
-    ranked = post(listening, "/rerank", **texts).json()
-    assert post(listening, "/rerank", **texts, truncation_direction="Right", truncate=None).json() == ranked
-    refused = post(listening, "/rerank", **texts, truncation_direction="Left").json()["error"]["message"]
+    ranked = listening.post("/rerank", **texts).json()
+    assert listening.post("/rerank", **texts, truncation_direction="Right", truncate=None).json() == ranked
+    refused = listening.post("/rerank", **texts, truncation_direction="Left").json()["error"]["message"]
     assert refused == "truncation_direction is 'Left': must be 'right': this server truncates texts at their ends"
 
 
@@ -137,11 +130,11 @@ def test_repeated_documents_count_in_the_answer(listen, bert_directory, bert, ma
     with listen(backbone=str(bert_directory), max_answer_bytes=5000) as other:
         other.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
         body = {"model": "rank", "query": QUERY, "documents": documents}
-        assert post(other, "/v1/rerank", **body).status_code == 200
-        assert post(other, "/v1/rerank", **body, return_documents=True, top_n=1).status_code == 200
+        assert other.post("/v1/rerank", **body).status_code == 200
+        assert other.post("/v1/rerank", **body, return_documents=True, top_n=1).status_code == 200
         answers = [
-            post(other, "/v1/rerank", **body, return_documents=True),
-            post(other, "/rerank", adapter_id="rank", query=QUERY, texts=documents, return_text=True),
+            other.post("/v1/rerank", **body, return_documents=True),
+            other.post("/rerank", adapter_id="rank", query=QUERY, texts=documents, return_text=True),
         ]
         for answer in answers:
             assert answer.status_code == 422
@@ -173,6 +166,6 @@ def test_repeated_documents_count_in_the_answer(listen, bert_directory, bert, ma
     ],
 )
 def test_bad_requests_are_one_sentence(body: dict[str, object], status: int, words: str, listening: Listening) -> None:
-    answer = post(listening, "/v1/rerank", **body)
+    answer = listening.post("/v1/rerank", **body)
     assert answer.status_code == status
     assert words in str(answer.json()["error"])

@@ -31,44 +31,34 @@ def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes
         yield started
 
 
-def post(listening: Listening, path: str, *, headers: dict[str, str] | None = None, **body: object) -> httpx2.Response:
-    return httpx2.post(f"{listening.url}{path}", json=body, headers=headers, timeout=30)
-
-
-def predicted(listening: Listening, task: str, inputs: object, **parameters: object) -> list[dict[str, Any]]:
-    answer = post(listening, f"/v1/tasks/{task}/predict", inputs=inputs, parameters=parameters)
-    found: list[dict[str, Any]] = answer.json()["predictions"]
-    return found
-
-
 def best_first(scores: dict[str, float]) -> list[dict[str, object]]:
     return [{"score": score, "label": label} for label, score in sorted(scores.items(), key=lambda one: -one[1])]
 
 
 def test_one_input_is_answered_by_its_labels(listening: Listening) -> None:
     """A text, a list of one text, or a pair; best first."""
-    (film,) = predicted(listening, "film", "a good film")
-    (nli,) = predicted(listening, "nli", [["a", "b"]])
+    (film,) = listening.predictions("film", "a good film")
+    (nli,) = listening.predictions("nli", [["a", "b"]])
     for inputs in ("a good film", ["a good film"]):
-        answer = post(listening, "/predict", inputs=inputs, adapter_id="film")
+        answer = listening.post("/predict", inputs=inputs, adapter_id="film")
         assert answer.json() == best_first(film["scores"])
-    assert post(listening, "/predict", inputs=["a", "b"], adapter_id="nli").json() == best_first(nli["scores"])
+    assert listening.post("/predict", inputs=["a", "b"], adapter_id="nli").json() == best_first(nli["scores"])
 
 
 def test_a_batch_is_answered_by_a_list_for_each_input(listening: Listening) -> None:
     """With the outputs of the head instead of probabilities, where they are wanted."""
-    right = predicted(listening, "film", ["a", "bad"], raw_scores=True)
-    answer = post(listening, "/predict", inputs=[["a"], ["bad"]], adapter_id="film", raw_scores=True)
+    right = listening.predictions("film", ["a", "bad"], raw_scores=True)
+    answer = listening.post("/predict", inputs=[["a"], ["bad"]], adapter_id="film", raw_scores=True)
     assert answer.json() == [best_first(one["scores"]) for one in right]
-    (stars,) = predicted(listening, "stars", "a")
-    assert post(listening, "/predict", inputs=[["a"]], adapter_id="stars").json() == [
+    (stars,) = listening.predictions("stars", "a")
+    assert listening.post("/predict", inputs=[["a"]], adapter_id="stars").json() == [
         [{"score": stars["value"], "label": "stars"}]
     ]
 
 
 def test_vllms_shape_has_the_best_label_and_all_probabilities(listening: Listening) -> None:
-    right = predicted(listening, "film", ["a", "bad"])
-    answer = post(listening, "/classify", model="film", input=["a", "bad"]).json()
+    right = listening.predictions("film", ["a", "bad"])
+    answer = listening.post("/classify", model="film", input=["a", "bad"]).json()
     assert [one["label"] for one in answer["data"]] == [one["label"] for one in right]
     assert [one["probs"] for one in answer["data"]] == [list(one["scores"].values()) for one in right]
     assert [(one["index"], one["num_classes"]) for one in answer["data"]] == [(0, 2), (1, 2)]
@@ -76,16 +66,16 @@ def test_vllms_shape_has_the_best_label_and_all_probabilities(listening: Listeni
 
 
 def vectors(listening: Listening, task: str, **parameters: object) -> np.ndarray:
-    return np.array([one["embedding"] for one in predicted(listening, task, TEXTS, **parameters)])
+    return np.array([one["embedding"] for one in listening.predictions(task, TEXTS, **parameters)])
 
 
 @pytest.mark.parametrize("encoding_format", ["float", "base64"])
 def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listening: Listening) -> None:
-    right = {"raw": [one["embedding"] for one in predicted(listening, "raw", ["a", "bad"])]}
-    right["film"] = [list(one["scores"].values()) for one in predicted(listening, "film", ["a", "bad"])]
+    right = {"raw": [one["embedding"] for one in listening.predictions("raw", ["a", "bad"])]}
+    right["film"] = [list(one["scores"].values()) for one in listening.predictions("film", ["a", "bad"])]
     for model, expected in right.items():
         body = {"model": model, "input": ["a", "bad"], "encoding_format": encoding_format}
-        found = [one["data"] for one in post(listening, "/pooling", **body).json()["data"]]
+        found = [one["data"] for one in listening.post("/pooling", **body).json()["data"]]
         if encoding_format == "base64":
             found = [np.frombuffer(base64.b64decode(one), "<f4").tolist() for one in found]
         np.testing.assert_array_equal(np.float32(found), np.float32(expected))
@@ -94,13 +84,9 @@ def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listen
 def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
     """The answer is that of the native route; the probe needs no key."""
     assert httpx2.get(f"{listening.url}/ping", timeout=60).status_code == 200
-    answer = post(
-        listening,
-        "/invocations",
-        headers={"x-amzn-sagemaker-custom-attributes": "trace=1, task=film"},
-        inputs=["a", "bad"],
-    )
-    assert answer.json()["predictions"] == predicted(listening, "film", ["a", "bad"])
+    headers, body = {"x-amzn-sagemaker-custom-attributes": "trace=1, task=film"}, {"inputs": ["a", "bad"]}
+    answer = httpx2.post(f"{listening.url}/invocations", headers=headers, json=body, timeout=60)
+    assert answer.json()["predictions"] == listening.predictions("film", ["a", "bad"])
 
 
 @pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
@@ -108,14 +94,14 @@ def test_vectors_have_unit_length_where_that_is_wanted(task: str, listening: Lis
     """Whatever the task says, also of the first dimensions."""
     raw = vectors(listening, task, dimensions=16, **({} if task == "raw" else {"raw_scores": True}))
     body = {"inputs": TEXTS, "adapter_id": task, "dimensions": 16}
-    np.testing.assert_allclose(post(listening, "/embed", **body, normalize=False).json(), raw, rtol=1e-6)
+    np.testing.assert_allclose(listening.post("/embed", **body, normalize=False).json(), raw, rtol=1e-6)
     unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
-    np.testing.assert_allclose(post(listening, "/embed", **body).json(), unit, atol=1e-6)
+    np.testing.assert_allclose(listening.post("/embed", **body).json(), unit, atol=1e-6)
 
 
 def test_a_text_alone_is_embedded_by_the_backbone(listening: Listening) -> None:
     """One text answers a list of one vector; fields of other clients change nothing."""
-    answer = post(listening, "/embed", inputs=TEXTS[0], truncate=None, truncation_direction="Right", prompt_name=None)
+    answer = listening.post("/embed", inputs=TEXTS[0], truncate=None, truncation_direction="Right", prompt_name=None)
     assert answer.json() == vectors(listening, "_backbone")[:1].tolist()
 
 
@@ -158,13 +144,13 @@ def test_a_text_alone_is_embedded_by_the_backbone(listening: Listening) -> None:
     ],
 )
 def test_bad_requests_are_one_sentence(path: str, body: dict[str, object], message: str, listening: Listening) -> None:
-    answer = post(listening, path, **body)
+    answer = listening.post(path, **body)
     assert (answer.status_code, answer.json()["error"]["message"][: len(message)]) == (422, message)
 
 
 def test_what_is_truncated_is_said(listening: Listening) -> None:
     """In a header, because the answer is a bare list."""
-    answer = post(listening, "/embed", inputs=["good " * 99, "bad"], adapter_id="unit", truncate=True)
+    answer = listening.post("/embed", inputs=["good " * 99, "bad"], adapter_id="unit", truncate=True)
     assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
 
 
@@ -179,7 +165,7 @@ def test_what_is_truncated_is_said(listening: Listening) -> None:
 )
 def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(body, status, error_type, message, listening):
     """By the status and the body that text-embeddings-inference has for models without them."""
-    answer = post(listening, "/embed_sparse", **{"inputs": "a", **body})
+    answer = listening.post("/embed_sparse", **{"inputs": "a", **body})
     assert (answer.status_code, answer.json()["error_type"]) == (status, error_type)
     assert answer.json().keys() == {"error", "error_type"}
     assert answer.json()["error"].startswith(message)
@@ -188,8 +174,8 @@ def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(body, status
 def test_sparse_embeddings_have_the_terms_of_a_prediction(listening: Listening) -> None:
     """In the order of the vocabulary; a prediction has them in the order of weights."""
     body = {"inputs": TEXTS, "adapter_id": "sparse"}
-    answer = post(listening, "/embed_sparse", **body)
-    found = predicted(listening, "sparse", TEXTS)
+    answer = listening.post("/embed_sparse", **body)
+    found = listening.predictions("sparse", TEXTS)
     expected = [{term["index"]: term["weight"] for term in one["terms"]} for one in found]
     assert answer.json() == [
         [{"index": index, "value": weights[index]} for index in sorted(weights)] for weights in expected
@@ -200,7 +186,7 @@ def test_sparse_embeddings_have_the_terms_of_a_prediction(listening: Listening) 
 @pytest.mark.parametrize("task", ["unit", "raw", "_backbone"])
 def test_similarity_is_the_cosine(task: str, listening: Listening) -> None:
     inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
-    answer = post(listening, "/similarity", **{"inputs": inputs, "adapter_id": task})
+    answer = listening.post("/similarity", **{"inputs": inputs, "adapter_id": task})
     raw = vectors(listening, task)
     unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     np.testing.assert_allclose(answer.json(), unit[1:] @ unit[0], atol=1e-6)

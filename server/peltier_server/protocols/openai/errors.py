@@ -37,7 +37,8 @@ class OpenAIErrorBody(ResponseModel):
 def openai_errors(paths: tuple[str, ...], folders: tuple[str, ...], *bodies: type[BaseModel]) -> ErrorShape:
     """The form of errors at `paths` and below `folders`, where `bodies` are sent. OpenAI's API uses 400 where Peltier's
     own uses 422."""
-    params = frozenset(name for body in (CompletionRequest, EmbeddingRequest, *bodies) for name in body.model_fields)
+    all_bodies: tuple[type[BaseModel], ...] = (CompletionRequest, EmbeddingRequest, *bodies)
+    params = frozenset(name for body in all_bodies for name in body.model_fields)
     return ErrorShape(OpenAIErrorBody, partial(_body, params), paths, folders, {422: 400})
 
 

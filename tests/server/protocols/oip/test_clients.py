@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-import httpx2
 import numpy as np
 import pytest
 import tritonclient.http as triton
@@ -51,8 +50,7 @@ def test_it_reads_answers(binary: bool, client: triton.InferenceServerClient, li
     names = ("label", "score", "scores")
     asked = [triton.InferRequestedOutput(name, binary_data=binary) for name in names]
     found = client.infer("film", [texts(binary=binary)], outputs=asked, request_id="7", timeout=60_000_000)
-    body = {"inputs": list(TEXTS)}
-    right = httpx2.post(f"{listening.url}/v1/tasks/film/predict", json=body, timeout=60).json()["predictions"]
+    right = listening.predictions("film", list(TEXTS))
     labels = [one if isinstance(one, str) else one.decode() for one in found.as_numpy("label")]
     assert labels == [one["label"] for one in right]
     np.testing.assert_array_equal(found.as_numpy("scores"), np.float32([list(one["scores"].values()) for one in right]))

@@ -53,10 +53,7 @@ def outputs(answer: httpx2.Response) -> dict[str, Any]:
 
 
 def predicted(listening: Listening, task: str, **parameters: object) -> list[dict[str, Any]]:
-    body = {"inputs": TEXTS, "parameters": parameters}
-    answer = httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=60)
-    found: list[dict[str, Any]] = answer.json()["predictions"]
-    return found
+    return listening.predictions(task, TEXTS, **parameters)
 
 
 def test_the_server_says_what_it_is(listening: Listening) -> None:

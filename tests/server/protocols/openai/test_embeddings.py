@@ -39,9 +39,9 @@ def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> dict[str, 
 @pytest.fixture(scope="module")
 def listening(listen: Listen, artifacts: dict[str, bytes]) -> Iterator[Listening]:
     with listen() as started:
-        for name, data in artifacts.items():
-            files = {"file": data}
-            httpx2.post(f"{started.url}/v1/adapters", files=files, data={"name": name}, timeout=30).raise_for_status()
+        with Client(started.url) as own:
+            for name, data in artifacts.items():
+                own.upload(data, name=name)
         yield started
 
 
@@ -49,11 +49,6 @@ def listening(listen: Listen, artifacts: dict[str, bytes]) -> Iterator[Listening
 def client(listening: Listening) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{listening.url}/v1", api_key="none", max_retries=0) as opened:
         yield opened
-
-
-@pytest.fixture
-def post(listening: Listening) -> Callable[..., httpx2.Response]:
-    return lambda path, body: httpx2.post(f"{listening.url}{path}", json=body, timeout=30)
 
 
 def computed(bert: Backbone, data: bytes) -> torch.Tensor:
@@ -66,10 +61,10 @@ def vectors(answer: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("encoding", [{}, {"encoding_format": "float"}])
-def test_sparse_embeddings_are_indices_and_values(encoding, client, post):
+def test_sparse_embeddings_are_indices_and_values(encoding, client, listening):
     """Those of a prediction in the same batch as a dense one, in each format that the client asks for."""
     requests = [{"task": task, "input": TEXTS[0]} for task in ("sparse", "unit")]
-    found = post("/v1/predict", {"requests": requests}).json()["results"]
+    found = listening.post("/v1/predict", requests=requests).json()["results"]
     terms = found[0]["predictions"][0]["terms"]
     answer: Any = client.embeddings.create(model="sparse", input=TEXTS[0], **encoding).data[0].embedding
     assert (answer["indices"], answer["values"]) == (
@@ -113,62 +108,51 @@ def test_integers_are_the_quantized_embedding(client, listening, precision):
         assert {type(value) for value in one.embedding} == {int}
 
 
-def test_prompts_come_before_texts(with_prompts: str) -> None:
+def test_prompts_come_before_texts(with_prompts: Listening) -> None:
     """Those that the checkpoint names; an unknown one is answered with the known ones."""
-    with Client(with_prompts) as own:
+    with Client(with_prompts.url) as own:
         expected = own.embed("_backbone", "a plot good")
         assert own.embed("_backbone", ["good"], prompt_name="query") == expected
         assert own.embed("_backbone", "good", prompt_name="document") == own.embed("_backbone", "good")
-        with openai.OpenAI(base_url=f"{with_prompts}/v1", api_key="none") as theirs:
-            asked = {"prompt_name": "query"}
-            found = theirs.embeddings.create(model="_backbone", input="good", extra_body=asked, encoding_format="float")
-            assert [one.embedding for one in found.data] == expected
-        texts = {"source_sentence": "a plot good", "sentences": ["good"]}
-        alike = httpx2.post(f"{with_prompts}/similarity", json={"inputs": texts}, timeout=30).json()
-        named = {"inputs": {**texts, "source_sentence": "good"}, "parameters": {"prompt_name": "query"}}
-        assert (
-            alike[0] < httpx2.post(f"{with_prompts}/similarity", json=named, timeout=30).json()[0] == pytest.approx(1)
-        )
-        for path in ("/embed", "/v1/embeddings"):
-            body = {"input" if path.startswith("/v1") else "inputs": "good", "prompt_name": "title"}
-            asked = body | {"model": "_backbone"} if "v1" in path else body
-            answer = httpx2.post(f"{with_prompts}{path}", json=asked, timeout=60)
-            message = answer.json()["error"]["message"]
-            assert message == "prompt_name 'title' is unknown; it is one of document, query"
+    with openai.OpenAI(base_url=f"{with_prompts.url}/v1", api_key="none") as theirs:
+        asked = {"prompt_name": "query"}
+        found = theirs.embeddings.create(model="_backbone", input="good", extra_body=asked, encoding_format="float")
+        assert [one.embedding for one in found.data] == expected
+    texts = {"source_sentence": "a plot good", "sentences": ["good"]}
+    (alike,) = with_prompts.post("/similarity", inputs=texts).json()
+    named = {**texts, "source_sentence": "good"}
+    (same,) = with_prompts.post("/similarity", inputs=named, parameters={"prompt_name": "query"}).json()
+    assert alike < same == pytest.approx(1)
+    for path, body in (("/embed", {"inputs": "good"}), ("/v1/embeddings", {"input": "good", "model": "_backbone"})):
+        answer = with_prompts.post(path, **body, prompt_name="title")
+        assert answer.json()["error"]["message"] == "prompt_name 'title' is unknown; it is one of document, query"
 
 
-def _ask_embed(url: str, text: str, prompt: dict[str, str]) -> Any:
-    return httpx2.post(f"{url}/embed", json={"inputs": text, **prompt}, timeout=30).json()
+_TENSOR = {"name": "text", "shape": [1], "datatype": "BYTES"}
+# The bodies of calls with a text and a prompt.
+BODIES: dict[str, Callable[[str, dict[str, str]], dict[str, Any]]] = {
+    "/embed": lambda text, prompt: {"inputs": text, **prompt},
+    "/embed_sparse": lambda text, prompt: {"inputs": text, "adapter_id": "sparse", **prompt},
+    "/v1/tasks/sparse/predict": lambda text, prompt: {"inputs": text, "parameters": prompt},
+    "/v1/predict": lambda text, prompt: {"tasks": ["_backbone", "sparse"], "input": text, "parameters": prompt},
+    "/v2/models/sparse/infer": lambda text, prompt: {"inputs": [{**_TENSOR, "data": [text]}], "parameters": prompt},
+}
 
 
-def _ask_embed_sparse(url: str, text: str, prompt: dict[str, str]) -> Any:
-    body = {"inputs": text, "adapter_id": "sparse", **prompt}
-    return httpx2.post(f"{url}/embed_sparse", json=body, timeout=30).json()
-
-
-def _ask_predict(url: str, text: str, prompt: dict[str, str]) -> Any:
-    body = {"inputs": text, "parameters": prompt}
-    return httpx2.post(f"{url}/v1/tasks/sparse/predict", json=body, timeout=30).json()["predictions"]
-
-
-def _ask_mixed(url: str, text: str, prompt: dict[str, str]) -> Any:
-    asked = [{"task": task, "input": text, "parameters": prompt} for task in ("_backbone", "sparse")]
-    results = httpx2.post(f"{url}/v1/predict", json={"requests": asked}, timeout=30).json()["results"]
-    return [one["predictions"] for one in results]
-
-
-def _ask_infer(url: str, text: str, prompt: dict[str, str]) -> Any:
-    tensor = {"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}
-    body = {"inputs": [tensor], "parameters": prompt}
-    return httpx2.post(f"{url}/v2/models/sparse/infer", json=body, timeout=30).json()["outputs"]
-
-
-@pytest.mark.parametrize("ask", [_ask_embed, _ask_embed_sparse, _ask_predict, _ask_mixed, _ask_infer])
-def test_prompts_come_before_texts_on_other_routes(ask, with_prompts):
+@pytest.mark.parametrize("path", BODIES)
+def test_prompts_come_before_texts_on_other_routes(path: str, with_prompts: Listening) -> None:
     """The answer is that of the text with the prompt before it."""
-    found = ask(with_prompts, "good", {"prompt_name": "query"})
-    assert found == ask(with_prompts, "a plot good", {})
-    assert found != ask(with_prompts, "good", {})
+
+    def ask(text: str, **prompt: str) -> Any:
+        match with_prompts.post(path, **BODIES[path](text, prompt)).json():
+            case {"results": results}:
+                return [one["predictions"] for one in results]
+            case {"predictions": found} | {"outputs": found} | found:
+                return found
+
+    found = ask("good", prompt_name="query")
+    assert found == ask("a plot good")
+    assert found != ask("good")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +163,7 @@ def with_prompts(listen, bert_directory, artifacts, tmp_path_factory):
     (directory / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     with listen(backbone=str(directory)) as other, Client(other.url) as own:
         own.upload(artifacts["sparse"], name="sparse")
-        yield other.url
+        yield other
 
 
 def test_the_default_prompt_is_for_the_backbone(listen, bert_directory, artifacts, tmp_path):
@@ -197,26 +181,26 @@ def test_the_default_prompt_is_for_the_backbone(listen, bert_directory, artifact
         assert found == [*own.embed("_backbone", ["good"]), *own.embed("unit", ["good"])]
 
 
-def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
+def test_the_native_route_answers_the_same(listening: Listening, client: openai.OpenAI) -> None:
     """As a prediction; `raw_scores` are not normalized."""
-    answer = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8}})
+    answer = listening.post("/v1/tasks/unit/predict", inputs=TEXTS, parameters={"dimensions": 8})
     body = PredictResponse.model_validate_json(answer.content)
     assert body.model_dump_json().encode() == answer.content
     found = torch.tensor([one.embedding for one in body.predictions])
     torch.testing.assert_close(found, vectors(client.embeddings.create(model="unit", input=TEXTS, dimensions=8)))
-    raw = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8, "raw_scores": True}}).json()
-    longer = torch.tensor([one["embedding"] for one in raw["predictions"]])
+    raw = listening.predictions("unit", TEXTS, dimensions=8, raw_scores=True)
+    longer = torch.tensor([one["embedding"] for one in raw])
     assert (longer.norm(dim=-1) - 1).abs().min() > 0.1
     torch.testing.assert_close(F.normalize(longer, dim=-1), found)
 
 
-def test_the_backbone_is_a_model(client: openai.OpenAI, post: Callable[..., httpx2.Response], bert: Backbone) -> None:
+def test_the_backbone_is_a_model(client: openai.OpenAI, listening: Listening, bert: Backbone) -> None:
     """The mean over tokens, where the checkpoint names no pooling; on every route, beside adapters, and in the list."""
     states = [bert.bert(bert.pack([bert.tokenizer.encode(text)])).mean(0) for text in TEXTS]
     expected = F.normalize(torch.stack(states), dim=-1)
     torch.testing.assert_close(vectors(client.embeddings.create(model="_backbone", input=TEXTS)), expected)
     items = [{"task": task, "input": TEXTS[0]} for task in ("film", "_backbone", "unit")]
-    results = post("/v1/predict", {"requests": items}).json()["results"]
+    results = listening.post("/v1/predict", requests=items).json()["results"]
     assert torch.tensor(results[1]["predictions"][0]["embedding"]).allclose(expected[0], atol=1e-6)
     assert results[1]["adapter"] == {
         "tenant": "_peltier", "name": "_backbone", "version": 1, "digest": bert.fingerprint, "preset": "backbone",
@@ -252,29 +236,29 @@ def test_pages_of_models_begin_with_the_backbone(listening: Listening) -> None:
         ({"prompt_name": "query"}, "prompt_name 'query' is unknown; this server's backbone has no prompts"),
     ],
 )
-def test_bad_requests_are_answered_with_one_sentence(post, asked, message):
-    answer = post("/v1/embeddings", {"model": "unit", "input": "bad", **asked})
+def test_bad_requests_are_answered_with_one_sentence(listening, asked, message):
+    answer = listening.post("/v1/embeddings", **{"model": "unit", "input": "bad", **asked})
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
     assert error["message"].startswith(message)
 
 
-def test_a_format_that_the_task_has_not_is_named_as_it_was_asked(post: Callable[..., httpx2.Response]) -> None:
+def test_a_format_that_the_task_has_not_is_named_as_it_was_asked(listening: Listening) -> None:
     """By OpenAI's name of the field, not that of the parameter of a prediction."""
-    error = post("/v1/embeddings", {"model": "sparse", "input": "bad", "encoding_format": "int8"}).json()["error"]
+    error = listening.post("/v1/embeddings", model="sparse", input="bad", encoding_format="int8").json()["error"]
     assert error["message"].startswith("encoding_format is for tasks of type embedding; this task's type is sparse")
     assert error["param"] == "encoding_format"
 
 
-def test_long_texts_are_truncated_where_that_is_wanted(post: Callable[..., httpx2.Response]) -> None:
-    answer = post("/v1/embeddings", {"model": "unit", "input": ["good " * 80, "bad"], "truncate": True})
+def test_long_texts_are_truncated_where_that_is_wanted(listening: Listening) -> None:
+    answer = listening.post("/v1/embeddings", model="unit", input=["good " * 80, "bad"], truncate=True)
     assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
 
 
-def test_parameters_of_other_tasks_are_refused(post: Callable[..., httpx2.Response]) -> None:
+def test_parameters_of_other_tasks_are_refused(listening: Listening) -> None:
     wrong = {"film": {"dimensions": 2}, "unit": {"top_k": 2}}
     found = [
-        post(f"/v1/tasks/{task}/predict", {"inputs": "bad", "parameters": parameters}).json()["error"]["message"]
+        listening.post(f"/v1/tasks/{task}/predict", inputs="bad", parameters=parameters).json()["error"]["message"]
         for task, parameters in wrong.items()
     ]
     assert found == [
@@ -287,13 +271,13 @@ def test_answers_are_bounded(listen: Listen) -> None:
     """Before anything is computed; a large answer is written in a thread, and equals the small ones."""
     with listen(max_answer_bytes=300_000) as other:
         body = {"model": "_backbone", "input": TEXTS * 80}
-        answer = httpx2.post(f"{other.url}/v1/embeddings", json=body, timeout=30)
+        answer = other.post("/v1/embeddings", **body)
         assert answer.json()["error"]["message"].startswith(
             "the answer to 240 inputs with 48 dimensions each may have 323584 bytes, and 300000 of at most 300000 are "
             "left for it: send fewer inputs in a request, or set a smaller number of dimensions"
         )
-        many = httpx2.post(f"{other.url}/v1/embeddings", json=body | {"dimensions": 24}, timeout=30).json()
-        few = httpx2.post(f"{other.url}/v1/embeddings", json=body | {"input": TEXTS, "dimensions": 24}, timeout=30)
+        many = other.post("/v1/embeddings", **body, dimensions=24).json()
+        few = other.post("/v1/embeddings", model="_backbone", input=TEXTS, dimensions=24)
         found = np.array([one["embedding"] for one in many["data"]])
         np.testing.assert_allclose(found[:3], [one["embedding"] for one in few.json()["data"]], atol=1e-6)
 
@@ -302,12 +286,12 @@ def test_base64_is_counted_at_its_own_size(listen: Listen) -> None:
     """Fewer than a quarter of the bytes of numbers, and never less than the answer has."""
     asked = {"model": "_backbone", "input": TEXTS * 80, "encoding_format": "base64"}
     with listen(max_answer_bytes=120_000) as other:
-        found = httpx2.post(f"{other.url}/v1/embeddings", json=asked, timeout=30)
+        found = other.post("/v1/embeddings", **asked)
         assert (found.status_code, len(found.json()["data"])) == (200, 240)
         assert len(found.content) < 1024 + 240 * (192 + 256)
-        plain = httpx2.post(f"{other.url}/v1/embeddings", json=asked | {"encoding_format": "float"}, timeout=30)
+        plain = other.post("/v1/embeddings", **asked | {"encoding_format": "float"})
         assert plain.status_code == 400
-        more = httpx2.post(f"{other.url}/v1/embeddings", json=asked | {"input": TEXTS * 100}, timeout=30)
+        more = other.post("/v1/embeddings", **asked | {"input": TEXTS * 100})
         assert more.json()["error"]["message"].startswith(
             "the answer to 300 inputs with 48 dimensions each may have 13"
         )
@@ -316,6 +300,6 @@ def test_base64_is_counted_at_its_own_size(listen: Listen) -> None:
 def test_a_t5_embeds_nothing(listen: Listen, t5_directory: Path) -> None:
     """It has no task of its own, and lists none."""
     with listen(backbone=str(t5_directory)) as other:
-        answer = httpx2.post(f"{other.url}/v1/embeddings", json={"model": "_backbone", "input": "bad"}, timeout=30)
+        answer = other.post("/v1/embeddings", model="_backbone", input="bad")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
         assert httpx2.get(f"{other.url}/v1/models", timeout=30).json()["data"] == []

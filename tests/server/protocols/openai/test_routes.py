@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import httpx2
 import openai
 import pytest
 from peltier_adapters.generation import Generator
@@ -46,11 +45,6 @@ def client(listening: Listening) -> Iterator[openai.OpenAI]:
         yield opened
 
 
-def predicted(listening: Listening, task: str, text: str, **parameters: object) -> dict[str, object]:
-    body = {"inputs": text, "parameters": parameters}
-    return httpx2.post(f"{listening.url}/v1/tasks/{task}/predict", json=body, timeout=30).json()
-
-
 def until_idle(listening: Listening) -> None:
     wait_until(lambda: not listening.service._supervisor._worker.decode_rows)
 
@@ -63,7 +57,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def test_a_completion_is_the_prediction(client: openai.OpenAI, listening: Listening) -> None:
-    native = predicted(listening, "say", "a good film")
+    native = listening.post("/v1/tasks/say/predict", inputs="a good film").json()
     done = client.completions.create(model="say", prompt="a good film", temperature=0)
     assert done.object == "text_completion"
     assert done.id.startswith("cmpl-")
@@ -96,7 +90,7 @@ def test_the_default_is_to_sample(client: openai.OpenAI) -> None:
 
 def test_a_task_may_have_another_default(client: openai.OpenAI, listening: Listening) -> None:
     """A greedy one is what it is on the native route, whole and streamed; a caller's own temperature goes before it."""
-    native = predicted(listening, "greedy", "bad")["predictions"][0]["text"]
+    native = listening.predictions("greedy", "bad")[0]["text"]
     assert client.completions.create(model="greedy", prompt="bad", top_p=0.5).choices[0].text == native
     chunks = client.completions.create(model="greedy", prompt="bad", stream=True)
     assert "".join(chunk.choices[0].text for chunk in chunks) == native
