@@ -22,7 +22,6 @@ from peltier_backbone.backbone import Backbone
 from peltier_store.blobs.blobs import BlobError
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.queue_records import StoredTraining
-from peltier_store.registry.extensions.queue_tables import TrainingRow
 from peltier_store.registry.extensions.training_holder import claim, take_back
 from peltier_store.registry.records import Quotas
 from peltier_store.registry.transactions import WriteTransaction
@@ -281,7 +280,7 @@ async def take_over(queue: Queue, training: StoredTraining, name: str) -> None:
     """Have another worker claim a training whose lease has expired, before its holder can renew it, and keep it."""
 
     def claim_expired(writing: WriteTransaction) -> StoredTraining | None:
-        row = update(TrainingRow).where(TrainingRow.id == training.id)
+        row = update(StoredTraining).where(StoredTraining.id == training.id)
         writing.connection.execute(row.values(lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
         take_back(writing)
         claimed = claim(writing, name)

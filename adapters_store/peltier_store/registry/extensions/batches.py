@@ -6,7 +6,7 @@ transaction that ends the turn, so each line has one result, also if a server wa
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,11 +21,11 @@ from peltier_store.registry.extensions.queue_records import (
     ENDED_BATCHES,
     BatchDraft,
     BatchPart,
+    BatchPartRow,
     IdempotencyKey,
     NewFile,
     StoredBatch,
 )
-from peltier_store.registry.extensions.queue_tables import BatchPartRow, BatchRow
 from peltier_store.registry.operations import Operations, reads, writes
 from peltier_store.registry.records import Reservation, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
@@ -35,7 +35,7 @@ WINDOW = timedelta(hours=24)
 # Of a tenant, among those that have not ended.
 MAX_BATCHES = 100
 RESULTS = "batch_output"
-_BATCHES = Queue(BatchRow, StoredBatch, "batch")
+_BATCHES = Queue(StoredBatch, "batch")
 
 
 def _create_once(writing: WriteTransaction, tenant: str, draft: BatchDraft, key: IdempotencyKey | None) -> StoredBatch:
@@ -50,7 +50,7 @@ def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> Stored
     connection = writing.connection
     require_quotas(connection, tenant)
     find_file(connection, tenant, draft.input_file_id)
-    counted = select(func.count()).where(BatchRow.tenant == tenant, BatchRow.state.not_in(ENDED_BATCHES))
+    counted = select(func.count()).where(StoredBatch.tenant == tenant, StoredBatch.state.not_in(ENDED_BATCHES))
     if (count := connection.execute(counted).scalar_one()) >= MAX_BATCHES:
         raise QuotaReached(
             f"tenant {tenant!r} has {count} batches that have not ended and may have {MAX_BATCHES}; wait for one or "
@@ -67,7 +67,7 @@ def _create(writing: WriteTransaction, tenant: str, draft: BatchDraft) -> Stored
         expires_at=writing.at + WINDOW,
         **vars(draft),
     )
-    connection.execute(insert(BatchRow).values(vars(batch)))
+    connection.execute(insert(StoredBatch).values(asdict(batch)))
     writing.audit(tenant, "create_batch", batch.id, endpoint=batch.endpoint)
     return batch
 
@@ -92,10 +92,14 @@ def _find_own(connection: Connection, tenant: str, batch_id: str, *, lock: bool 
 
 def _list(connection: Connection, tenant: str, *, limit: int = 100, after: str | None = None) -> list[StoredBatch]:
     """At most `limit` batches, newest first, that follow the batch `after`. Raises BatchUnknown for that one."""
-    wanted = _BATCHES.select().where(BatchRow.tenant == tenant).order_by(BatchRow.created_at.desc(), BatchRow.id.desc())
+    wanted = (
+        _BATCHES.select()
+        .where(StoredBatch.tenant == tenant)
+        .order_by(StoredBatch.created_at.desc(), StoredBatch.id.desc())
+    )
     if after is not None:
         last = _find_own(connection, tenant, after)
-        wanted = follow(wanted, BatchRow, last.created_at, last.id)
+        wanted = follow(wanted, StoredBatch, last.created_at, last.id)
     return _BATCHES.read(connection, wanted.limit(limit))
 
 
@@ -108,27 +112,30 @@ def _parts(connection: Connection, batch_id: str) -> list[BatchPart]:
 
 def _count(connection: Connection) -> dict[str, int]:
     """How many batches there are in each state that is not final."""
-    counted = select(BatchRow.state, func.count()).where(BatchRow.state.not_in(ENDED_BATCHES))
-    return {row[0]: row[1] for row in connection.execute(counted.group_by(BatchRow.state))}
+    return _BATCHES.count(connection, ENDED_BATCHES)
 
 
 def _has_work(connection: Connection) -> bool:
     """A server that waits asks this again and again, without writing."""
-    return connection.execute(select(BatchRow.id).where(_is_free(read_clock(connection))).limit(1)).first() is not None
+    return (
+        connection.execute(select(StoredBatch.id).where(_is_free(read_clock(connection))).limit(1)).first() is not None
+    )
 
 
 def _is_free(now: datetime) -> ColumnElement[bool]:
-    return BatchRow.state.not_in(ENDED_BATCHES) & is_over(BatchRow, now)
+    return StoredBatch.state.not_in(ENDED_BATCHES) & is_over(StoredBatch, now)
 
 
 def _claim(claiming: QueueTransaction, replica: str) -> StoredBatch | None:
     free = _is_free(claiming.at)
-    waiting = select(BatchRow.tenant).where(free).distinct()
-    served = select(BatchRow.tenant, func.max(BatchRow.served_at)).where(BatchRow.tenant.in_(waiting))
-    rows = claiming.connection.execute(served.group_by(BatchRow.tenant))
+    waiting = select(StoredBatch.tenant).where(free).distinct()
+    served = select(StoredBatch.tenant, func.max(StoredBatch.served_at)).where(StoredBatch.tenant.in_(waiting))
+    rows = claiming.connection.execute(served.group_by(StoredBatch.tenant))
     last = {row[0]: row[1] for row in rows}
     for tenant in sorted(last, key=lambda tenant: (last[tenant] is not None, last[tenant], tenant)):
-        oldest = _BATCHES.select().where(free, BatchRow.tenant == tenant).order_by(BatchRow.created_at, BatchRow.id)
+        oldest = (
+            _BATCHES.select().where(free, StoredBatch.tenant == tenant).order_by(StoredBatch.created_at, StoredBatch.id)
+        )
         if (batch := _BATCHES.lock_first(claiming, oldest)) is not None:
             return _BATCHES.change(claiming, batch, served_at=claiming.at, **claimed(claiming, batch, replica))
     return None

@@ -5,8 +5,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, delete, insert, select
 
 from peltier_store.registry.errors import InvalidRecord
-from peltier_store.registry.extensions.queue_records import IdempotencyKey
-from peltier_store.registry.extensions.queue_tables import IdempotencyKeyRow
+from peltier_store.registry.extensions.queue_records import IdempotencyKey, IdempotencyKeyRow
 from peltier_store.registry.transactions import WriteTransaction
 
 # Callers repeat a request within minutes.

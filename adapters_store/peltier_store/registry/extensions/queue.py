@@ -9,16 +9,16 @@ that was too slow, and whose entry another has taken, learns it by LeaseLost at 
 import os
 import secrets
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import LeaseLost
-from peltier_store.registry.extensions.queue_records import QueueEntry
+from peltier_store.registry.extensions.queue_records import StoredBatch, StoredTraining
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
 LEASE = timedelta(seconds=60)
@@ -27,7 +27,7 @@ MAX_ATTEMPTS = 5
 _MAX_LEASE = timedelta(hours=1)
 NO_HOLDER: Mapping[str, Any] = {"holder": None, "lease_expires_at": None}
 
-E = TypeVar("E", bound=QueueEntry)
+E = TypeVar("E", StoredTraining, StoredBatch)
 
 
 def is_over(row: Any, now: datetime) -> ColumnElement[bool]:
@@ -37,9 +37,7 @@ def is_over(row: Any, now: datetime) -> ColumnElement[bool]:
     return ends.is_(None) | (ends <= now) | (ends > now + _MAX_LEASE)
 
 
-def follow(
-    wanted: Select[*tuple[object, ...]], row: Any, created_at: datetime, entry_id: str
-) -> Select[*tuple[object, ...]]:
+def follow(wanted: Select[Any], row: Any, created_at: datetime, entry_id: str) -> Select[Any]:
     """Those of the wanted rows that are older than this one."""
     same_time = (row.created_at == created_at) & (row.id < entry_id)
     return wanted.where(or_(row.created_at < created_at, same_time))
@@ -49,28 +47,32 @@ def follow(
 class Queue(Generic[E]):
     """The entries of one table, as records; `noun` names one in messages."""
 
-    row: Any
     record: type[E]
     noun: str
 
-    def select(self) -> Select[*tuple[object, ...]]:
+    def select(self) -> Select[Any]:
         """Selects every entry, for `read`."""
-        return select(*(getattr(self.row, field.name) for field in fields(self.record)))
+        return select(self.record.__table__)
 
-    def read(self, connection: Connection, wanted: Select[*tuple[object, ...]]) -> list[E]:
+    def read(self, connection: Connection, wanted: Select[Any]) -> list[E]:
         return [self.record(**row._mapping) for row in connection.execute(wanted)]
 
     def find(self, connection: Connection, entry_id: str, *, lock: bool = False) -> E | None:
         """With `lock` nobody else changes the entry before the end of this transaction."""
-        wanted = self.select().where(self.row.id == entry_id)
+        wanted = self.select().where(self.record.id == entry_id)
         return next(iter(self.read(connection, wanted.with_for_update() if lock else wanted)), None)
 
     def change(self, writing: QueueTransaction, entry: E, **values: Any) -> E:
         """The entry, which this transaction has locked, with these values."""
-        writing.connection.execute(update(self.row).where(self.row.id == entry.id).values(**values))
-        return self.record(**{**vars(entry), **values})
+        writing.connection.execute(update(self.record).where(self.record.id == entry.id).values(**values))
+        return replace(entry, **values)
 
-    def lock_first(self, claiming: QueueTransaction, wanted: Select[*tuple[object, ...]]) -> E | None:
+    def count(self, connection: Connection, final: Collection[str]) -> dict[str, int]:
+        """How many entries there are in each state but the `final` ones."""
+        counted = select(self.record.state, func.count()).where(self.record.state.not_in(final))
+        return {row[0]: row[1] for row in connection.execute(counted.group_by(self.record.state))}
+
+    def lock_first(self, claiming: QueueTransaction, wanted: Select[Any]) -> E | None:
         """The first of the wanted entries that no other transaction has locked."""
         locked = wanted.limit(1).with_for_update(skip_locked=True)
         return next(iter(self.read(claiming.connection, locked)), None)
@@ -88,12 +90,12 @@ def leased(writing: QueueTransaction) -> dict[str, Any]:
     return {"lease_expires_at": writing.at + LEASE}
 
 
-def claimed(claiming: QueueTransaction, entry: QueueEntry, holder: str) -> dict[str, Any]:
+def claimed(claiming: QueueTransaction, entry: StoredTraining | StoredBatch, holder: str) -> dict[str, Any]:
     """The values of an entry that `holder` has from now on; this is an attempt."""
     return {"holder": holder, "attempts": entry.attempts + 1, **leased(claiming)}
 
 
-def unattempted(entry: QueueEntry) -> int:
+def unattempted(entry: StoredTraining | StoredBatch) -> int:
     """The attempts of an entry whose holder stops, or has found that something is temporarily wrong."""
     return max(entry.attempts - 1, 0)
 

@@ -1,11 +1,16 @@
-"""Records of files, trainings and batches."""
+"""Files, trainings and batches: their tables, whose rows are the records of the first three, and what else callers give
+and get."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text
+from sqlalchemy.orm import Mapped, MappedAsDataclass, mapped_column
 
 from peltier_store.registry.records import Reservation
+from peltier_store.registry.tables import IS_BLOB, IS_STORED, Base, BigKey, TenantRow, UtcDateTime
 
 # The states of a training. The last three are final.
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -17,20 +22,25 @@ BATCH_STATES = ("validating", "in_progress", "finalizing", "cancelling", *ENDED_
 EVENTS = ("state", "preflight", "progress", "checkpoint", "message")
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """A tenant's uploaded examples or requests, results of a batch, or with `is_inline` examples of a training."""
+class StoredFile(MappedAsDataclass, Base, kw_only=True):
+    """A tenant's uploaded examples or requests, results of a batch, or with `is_inline` examples of a training. The
+    blob is needed as long as the row exists."""
 
-    id: str
-    tenant: str
-    name: str
-    purpose: str
-    digest: str
-    size_bytes: int
-    num_rows: int
-    is_inline: bool
-    created_at: datetime
-    created_by: str
+    __tablename__ = "files"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    name: Mapped[str] = mapped_column(Text)
+    purpose: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(Text, index=True, info={IS_BLOB: True})
+    size_bytes: Mapped[int] = mapped_column(BigInteger, info={IS_STORED: True})
+    num_rows: Mapped[int] = mapped_column(BigInteger)
+    is_inline: Mapped[bool]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+
+
+Index("ix_files_tenant_created_at", StoredFile.tenant, StoredFile.created_at)
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,18 @@ class IdempotencyKey:
     digest: str
 
 
+class IdempotencyKeyRow(Base):
+    """What the first request with this key of its tenant created. `digest` is that of the request."""
+
+    __tablename__ = "idempotency_keys"
+
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name), primary_key=True)
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
 @dataclass(frozen=True)
 class TrainingDraft:
     """A training to be created. `request` is what the caller sent without its examples, which are in the files. With
@@ -64,71 +86,66 @@ class TrainingDraft:
     owns_files: bool = False
 
 
-class QueueEntry(Protocol):
-    """A training or a batch, which a process may hold: one of the dataclasses below."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def holder(self) -> str | None: ...
-
-    @property
-    def attempts(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class TrainingSummary:
-    """A training with its state, which is one of `STATES`, without what may be as large as all labels of its task.
+class StoredTraining(MappedAsDataclass, Base, kw_only=True):
+    """A training with its state, which is one of `STATES`. It is also an entry of the workers' queue.
 
     While a worker has it, or in the state `publishing` a replica of the server, `holder` is the name of that process
     and `lease_expires_at` the time at which another may take the training. `attempts` counts the workers that began it
     since its newest checkpoint. `seconds` is the time that workers have spent on it. `wish` is what the owner asked
     for and the worker has not done yet: `pause` or `cancel`. The checkpoint and the artifact are blobs. The request has
-    `request_bytes` as JSON; three of its names are here too.
+    `request_bytes` as JSON; three of its names are here too. `preflight` is the report on its rows before the first
+    step, `report` that of what was trained, until it is published. In a list the request is empty and the reports are
+    None: they may be as large as all labels of a task.
     """
 
-    id: str
-    tenant: str
-    task: str
-    state: str
-    request_bytes: int
-    task_type: str | None
-    preset: str | None
-    recipe: str | None
-    train_file_id: str | None
-    validation_file_id: str | None
-    keep_examples: bool
-    size_bytes: int
-    created_at: datetime
-    created_by: str
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    wish: str | None = None
-    reason: str | None = None
-    progress: Mapping[str, Any] | None = None
-    metrics: Mapping[str, float] | None = None
-    adapter: str | None = None
-    seconds: float = 0.0
-    holder: str | None = None
-    lease_expires_at: datetime | None = None
-    attempts: int = 0
-    checkpoint_digest: str | None = None
-    checkpoint_bytes: int = 0
-    artifact_digest: str | None = None
-    artifact_bytes: int = 0
+    __tablename__ = "trainings"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    task: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text, index=True)
+    request: Mapped[Mapping[str, Any]] = mapped_column(JSON)
+    request_bytes: Mapped[int] = mapped_column(BigInteger, info={IS_STORED: True})
+    task_type: Mapped[str | None] = mapped_column(Text)
+    preset: Mapped[str | None] = mapped_column(Text)
+    recipe: Mapped[str | None] = mapped_column(Text)
+    train_file_id: Mapped[str | None] = mapped_column(ForeignKey(StoredFile.id), index=True)
+    validation_file_id: Mapped[str | None] = mapped_column(ForeignKey(StoredFile.id), index=True)
+    keep_examples: Mapped[bool]
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    wish: Mapped[str | None] = mapped_column(Text, default=None)
+    reason: Mapped[str | None] = mapped_column(Text, default=None)
+    progress: Mapped[Mapping[str, Any] | None] = mapped_column(JSON(none_as_null=True), default=None)
+    preflight: Mapped[Mapping[str, Any] | None] = mapped_column(JSON(none_as_null=True), default=None)
+    metrics: Mapped[Mapping[str, float] | None] = mapped_column(JSON(none_as_null=True), default=None)
+    report: Mapped[str | None] = mapped_column(Text, default=None)
+    adapter: Mapped[str | None] = mapped_column(Text, default=None)
+    seconds: Mapped[float] = mapped_column(default=0.0)
+    holder: Mapped[str | None] = mapped_column(Text, default=None)
+    lease_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    attempts: Mapped[int] = mapped_column(default=0)
+    checkpoint_digest: Mapped[str | None] = mapped_column(Text, index=True, info={IS_BLOB: True}, default=None)
+    checkpoint_bytes: Mapped[int] = mapped_column(BigInteger, info={IS_STORED: True}, default=0)
+    artifact_digest: Mapped[str | None] = mapped_column(Text, index=True, info={IS_BLOB: True}, default=None)
+    artifact_bytes: Mapped[int] = mapped_column(BigInteger, info={IS_STORED: True}, default=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredTraining(TrainingSummary):
-    """A training with its request, the report on its rows before the first step, and the report of what was trained,
-    until that is published."""
+Index("ix_trainings_tenant_created_at", StoredTraining.tenant, StoredTraining.created_at)
 
-    request: Mapping[str, Any]
-    preflight: Mapping[str, Any] | None = None
-    report: str | None = None
+
+class TrainingTimeRow(Base):
+    """What workers spent on the trainings of a tenant in one hour. It counts for the tenant's minutes of a day, then it
+    is purged."""
+
+    __tablename__ = "training_time"
+
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name), primary_key=True)
+    hour: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
+    seconds: Mapped[float]
 
 
 @dataclass(frozen=True)
@@ -151,6 +168,22 @@ class StoredEvent:
     data: Mapping[str, Any]
 
 
+class TrainingEventRow(Base):
+    """An entry of a training's log; it ends with the training."""
+
+    __tablename__ = "training_events"
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    training_id: Mapped[str] = mapped_column(ForeignKey(StoredTraining.id, ondelete="CASCADE"))
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    kind: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Text)
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+Index("ix_training_events_training_id", TrainingEventRow.training_id, TrainingEventRow.id)
+
+
 @dataclass(frozen=True)
 class BatchDraft:
     """A batch to be created: what it is to ask of `endpoint`, with the requests in a file."""
@@ -161,9 +194,8 @@ class BatchDraft:
     request_metadata: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class StoredBatch:
-    """A batch of requests with its state: one of `BATCH_STATES`.
+class StoredBatch(MappedAsDataclass, Base, kw_only=True):
+    """A batch of requests with its state: one of `BATCH_STATES`. It is also an entry of the servers' queue.
 
     While a server works on a part of it, `holder` is the name of that process and `lease_expires_at` the time at which
     another may take the batch. `attempts` counts the servers that began since its newest part, and `served_at` is when
@@ -171,35 +203,40 @@ class StoredBatch:
     parts or, at the end, in the two files. `errors` say why it failed.
     """
 
-    id: str
-    tenant: str
-    endpoint: str
-    state: str
-    input_file_id: str
-    completion_window: str
-    request_metadata: Mapping[str, str] | None
-    created_at: datetime
-    created_by: str
-    expires_at: datetime
-    started_at: datetime | None = None
-    finalizing_at: datetime | None = None
-    cancelling_at: datetime | None = None
-    finished_at: datetime | None = None
-    served_at: datetime | None = None
-    num_lines: int = 0
-    num_completed: int = 0
-    num_failed: int = 0
-    errors: Sequence[Mapping[str, Any]] | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    holder: str | None = None
-    lease_expires_at: datetime | None = None
-    attempts: int = 0
+    __tablename__ = "batches"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    endpoint: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text, index=True)
+    input_file_id: Mapped[str] = mapped_column(Text, index=True)
+    completion_window: Mapped[str] = mapped_column(Text)
+    request_metadata: Mapped[Mapping[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    finalizing_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    cancelling_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    served_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    num_lines: Mapped[int] = mapped_column(BigInteger, default=0)
+    num_completed: Mapped[int] = mapped_column(BigInteger, default=0)
+    num_failed: Mapped[int] = mapped_column(BigInteger, default=0)
+    errors: Mapped[Sequence[Mapping[str, Any]] | None] = mapped_column(JSON(none_as_null=True), default=None)
+    output_file_id: Mapped[str | None] = mapped_column(Text, default=None)
+    error_file_id: Mapped[str | None] = mapped_column(Text, default=None)
+    holder: Mapped[str | None] = mapped_column(Text, default=None)
+    lease_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=None)
+    attempts: Mapped[int] = mapped_column(default=0)
 
     @property
     def num_done(self) -> int:
         """The lines that have results."""
         return self.num_completed + self.num_failed
+
+
+Index("ix_batches_tenant_created_at", StoredBatch.tenant, StoredBatch.created_at)
 
 
 @dataclass(frozen=True)
@@ -212,3 +249,16 @@ class BatchPart:
     size_bytes: int
     num_completed: int
     num_failed: int
+
+
+class BatchPartRow(Base):
+    """A `BatchPart`, until it is in the files of its batch."""
+
+    __tablename__ = "batch_parts"
+
+    batch_id: Mapped[str] = mapped_column(ForeignKey(StoredBatch.id, ondelete="CASCADE"), primary_key=True)
+    first_line: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text, index=True, info={IS_BLOB: True})
+    size_bytes: Mapped[int] = mapped_column(BigInteger, info={IS_STORED: True})
+    num_completed: Mapped[int] = mapped_column(BigInteger)
+    num_failed: Mapped[int] = mapped_column(BigInteger)

@@ -10,7 +10,6 @@ from peltier_store.registry.claims import consume
 from peltier_store.registry.errors import InvalidRecord
 from peltier_store.registry.extensions.queue import MAX_ATTEMPTS, NO_HOLDER, claimed, is_over, leased, unattempted
 from peltier_store.registry.extensions.queue_records import NewEvent, StoredTraining
-from peltier_store.registry.extensions.queue_tables import TrainingRow
 from peltier_store.registry.extensions.training_owner import end, grant
 from peltier_store.registry.extensions.training_state import (
     TRAININGS,
@@ -45,7 +44,7 @@ class ClaimableWork(NamedTuple):
 
 def find_work(connection: Connection, now: datetime) -> ClaimableWork:
     """A worker that waits asks this again and again, without writing."""
-    expired = select(TrainingRow.id).where(_is_expired(now)).limit(1)
+    expired = select(StoredTraining.id).where(_is_expired(now)).limit(1)
     return ClaimableWork(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
 
 
@@ -53,17 +52,17 @@ def count_work(connection: Connection) -> tuple[int, int]:
     """The number of trainings that a worker can claim now, queued or held by a dead worker, and of those that live
     workers hold."""
     now = read_clock(connection)
-    is_waiting = (TrainingRow.state == "queued") & TrainingRow.tenant.in_(_tenants_in_turn(connection, now))
-    is_held = TrainingRow.state.in_(_WITH_WORKERS) & ~is_over(TrainingRow, now)
+    is_waiting = (StoredTraining.state == "queued") & StoredTraining.tenant.in_(_tenants_in_turn(connection, now))
+    is_held = StoredTraining.state.in_(_WITH_WORKERS) & ~is_over(StoredTraining, now)
     waiting, held = (
-        connection.execute(select(func.count()).select_from(TrainingRow).where(condition)).scalar_one()
+        connection.execute(select(func.count()).select_from(StoredTraining).where(condition)).scalar_one()
         for condition in (is_waiting | _is_expired(now), is_held)
     )
     return waiting, held
 
 
 def _is_expired(now: datetime) -> ColumnElement[bool]:
-    return TrainingRow.state.in_(_WITH_WORKERS) & is_over(TrainingRow, now)
+    return StoredTraining.state.in_(_WITH_WORKERS) & is_over(StoredTraining, now)
 
 
 def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
@@ -74,8 +73,8 @@ def claim(claiming: QueueTransaction, worker: str) -> StoredTraining | None:
     up waits. Workers that claim at the same moment do not see each other's choice, so a tenant may get both places.
     """
     for tenant in _tenants_in_turn(claiming.connection, claiming.at):
-        queued = TRAININGS.select().where(TrainingRow.tenant == tenant, TrainingRow.state == "queued")
-        ordered = queued.order_by(TrainingRow.size_bytes, TrainingRow.created_at, TrainingRow.id)
+        queued = TRAININGS.select().where(StoredTraining.tenant == tenant, StoredTraining.state == "queued")
+        ordered = queued.order_by(StoredTraining.size_bytes, StoredTraining.created_at, StoredTraining.id)
         if (training := TRAININGS.lock_first(claiming, ordered)) is not None:
             return change(
                 claiming,
@@ -107,11 +106,11 @@ def _tenants_in_turn(connection: Connection, now: datetime) -> list[str]:
     """Tenants with queued trainings and minutes of the day for them."""
     spent = minutes_of_a_day(now)
     minutes, limit = func.coalesce(spent.c.minutes, 0.0), TenantRow.max_training_minutes_per_day
-    queued = select(TrainingRow.tenant, minutes).join(TenantRow, TenantRow.name == TrainingRow.tenant)
-    queued = queued.outerjoin(spent, spent.c.tenant == TrainingRow.tenant).where(TrainingRow.state == "queued")
+    queued = select(StoredTraining.tenant, minutes).join(TenantRow, TenantRow.name == StoredTraining.tenant)
+    queued = queued.outerjoin(spent, spent.c.tenant == StoredTraining.tenant).where(StoredTraining.state == "queued")
     waiting = connection.execute(queued.where(limit.is_(None) | (minutes < limit)).distinct())
-    held = select(TrainingRow.tenant, func.count()).where(TrainingRow.state.in_(_WITH_WORKERS))
-    running = {tenant: count for tenant, count in connection.execute(held.group_by(TrainingRow.tenant))}  # noqa: C416
+    held = select(StoredTraining.tenant, func.count()).where(StoredTraining.state.in_(_WITH_WORKERS))
+    running = {tenant: count for tenant, count in connection.execute(held.group_by(StoredTraining.tenant))}  # noqa: C416
     return [tenant for *_, tenant in sorted((running.get(tenant, 0), trained, tenant) for tenant, trained in waiting)]
 
 
@@ -229,8 +228,8 @@ def _queue_again(writing: WriteTransaction, training: StoredTraining, message: s
 
 def claim_publishing(claiming: QueueTransaction, replica: str) -> StoredTraining | None:
     """Gives a trained adapter that nobody is publishing to a replica of the server; the oldest first."""
-    free = is_over(TrainingRow, claiming.at)
-    waiting = TRAININGS.select().where(TrainingRow.state == "publishing", free).order_by(TrainingRow.created_at)
+    free = is_over(StoredTraining, claiming.at)
+    waiting = TRAININGS.select().where(StoredTraining.state == "publishing", free).order_by(StoredTraining.created_at)
     training = TRAININGS.lock_first(claiming, waiting)
     if training is None:
         return None

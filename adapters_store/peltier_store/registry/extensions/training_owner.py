@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from itertools import chain
 from typing import Any, TypeVar
@@ -30,9 +30,8 @@ from peltier_store.registry.extensions.queue_records import (
     StoredFile,
     StoredTraining,
     TrainingDraft,
-    TrainingSummary,
+    TrainingEventRow,
 )
-from peltier_store.registry.extensions.queue_tables import FileRow, TrainingEventRow, TrainingRow
 from peltier_store.registry.extensions.training_state import TRAININGS, change, count_unfinished, find_minutes, record
 from peltier_store.registry.records import check_name, check_text
 from peltier_store.registry.tenants import require_quotas, require_room_for_bytes
@@ -43,6 +42,7 @@ T = TypeVar("T")
 # Trainings that have not ended, of a tenant whose quotas name no other number.
 MAX_TRAININGS = 100
 _WAITING = ("queued", "paused")
+_UNLISTED = ("request", "preflight", "report")
 
 
 def create(
@@ -66,8 +66,8 @@ def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Sto
     require_room_for_bytes(writing.connection, require_quotas(writing.connection, tenant), tenant, request_bytes)
     _check_owners(writing.connection, files, owns_files=draft.owns_files)
     if draft.owns_files:
-        own = FileRow.id.in_([file.id for file in files])
-        writing.connection.execute(update(FileRow).where(own).values(is_inline=True))
+        own = StoredFile.id.in_([file.id for file in files])
+        writing.connection.execute(update(StoredFile).where(own).values(is_inline=True))
     training = StoredTraining(
         id=f"trn_{secrets.token_hex(12)}",
         tenant=tenant,
@@ -85,7 +85,7 @@ def _create(writing: WriteTransaction, tenant: str, draft: TrainingDraft) -> Sto
         created_at=writing.at,
         created_by=writing.actor,
     )
-    writing.connection.execute(insert(TrainingRow).values(vars(training)))
+    writing.connection.execute(insert(StoredTraining).values(asdict(training)))
     record(writing, training.id, [NewEvent("state", "The training is queued.", {"state": "queued"})])
     writing.audit(tenant, "create_training", training.id, task=draft.task)
     return training
@@ -109,8 +109,8 @@ def _files_of(connection: Connection, tenant: str, training: TrainingDraft | Sto
 def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns_files: bool) -> None:
     """Raises a `RegistryConflict` if another training has a file that it owns, or that the new one is to own."""
     for file in files:
-        uses = or_(TrainingRow.train_file_id == file.id, TrainingRow.validation_file_id == file.id)
-        other = connection.execute(select(TrainingRow.id).where(uses).limit(1)).scalar()
+        uses = or_(StoredTraining.train_file_id == file.id, StoredTraining.validation_file_id == file.id)
+        other = connection.execute(select(StoredTraining.id).where(uses).limit(1)).scalar()
         if other is not None and (owns_files or file.is_inline):
             raise RegistryConflict(f"the file {file.id!r} of the training {other!r} is not for another training too")
 
@@ -146,37 +146,40 @@ def _require_minutes(writing: WriteTransaction, tenant: str) -> None:
 
 def list_trainings(
     connection: Connection, tenant: str, *, states: Collection[str] = (), limit: int = 100, after: str | None = None
-) -> list[TrainingSummary]:
-    """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`.
+) -> list[StoredTraining]:
+    """At most `limit` trainings in one of `states` (none: in any), newest first, that follow the training `after`;
+    without their requests and reports.
 
     Raises TrainingUnknown for that one, or InvalidRecord for a state that does not exist.
     """
     if unknown := set(states) - set(STATES):
         raise InvalidRecord(f"the state {min(unknown)!r} is unknown; it is one of {', '.join(STATES)}")
-    columns = (getattr(TrainingRow, field.name) for field in fields(TrainingSummary))
-    wanted = select(*columns).where(TrainingRow.tenant == tenant)
+    listed = [column for column in StoredTraining.__table__.columns if column.name not in _UNLISTED]
+    wanted = select(*listed).where(StoredTraining.tenant == tenant)
     if states:
-        wanted = wanted.where(TrainingRow.state.in_(states))
+        wanted = wanted.where(StoredTraining.state.in_(states))
     if after is not None:
-        begun = _read_own(connection, tenant, after, TrainingRow.created_at)
-        wanted = follow(wanted, TrainingRow, begun, after)
-    ordered = wanted.order_by(TrainingRow.created_at.desc(), TrainingRow.id.desc()).limit(limit)
-    return [TrainingSummary(**row._mapping) for row in connection.execute(ordered)]
+        begun = _read_own(connection, tenant, after, StoredTraining.created_at)
+        wanted = follow(wanted, StoredTraining, begun, after)
+    ordered = wanted.order_by(StoredTraining.created_at.desc(), StoredTraining.id.desc()).limit(limit)
+    return [StoredTraining(request={}, **row._mapping) for row in connection.execute(ordered)]
 
 
 def read_requests(connection: Connection, tenant: str, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
     """The requests of those of these trainings that still exist."""
-    wanted = select(TrainingRow.id, TrainingRow.request).where(TrainingRow.tenant == tenant, TrainingRow.id.in_(ids))
+    wanted = select(StoredTraining.id, StoredTraining.request).where(
+        StoredTraining.tenant == tenant, StoredTraining.id.in_(ids)
+    )
     return {row.id: row.request for row in connection.execute(wanted)}
 
 
 def find_state(connection: Connection, tenant: str, training_id: str) -> str:
     """One of `STATES`. Raises TrainingUnknown."""
-    return _read_own(connection, tenant, training_id, TrainingRow.state)
+    return _read_own(connection, tenant, training_id, StoredTraining.state)
 
 
 def _read_own(connection: Connection, tenant: str, training_id: str, column: InstrumentedAttribute[T]) -> T:
-    wanted = select(column).where(TrainingRow.tenant == tenant, TrainingRow.id == training_id)
+    wanted = select(column).where(StoredTraining.tenant == tenant, StoredTraining.id == training_id)
     row = connection.execute(wanted).one_or_none()
     if row is None:
         raise _unknown(tenant, training_id)
@@ -215,13 +218,13 @@ def list_last_events(
     return _events(connection, wanted.order_by(TrainingEventRow.id.desc()).limit(limit))
 
 
-def _select_events(connection: Connection, tenant: str, training_id: str) -> Select[*tuple[object, ...]]:
+def _select_events(connection: Connection, tenant: str, training_id: str) -> Select[Any]:
     find_state(connection, tenant, training_id)
     columns = (getattr(TrainingEventRow, field.name) for field in fields(StoredEvent))
     return select(*columns).where(TrainingEventRow.training_id == training_id)
 
 
-def _events(connection: Connection, wanted: Select[*tuple[object, ...]]) -> list[StoredEvent]:
+def _events(connection: Connection, wanted: Select[Any]) -> list[StoredEvent]:
     return [StoredEvent(**row._mapping) for row in connection.execute(wanted)]
 
 
@@ -328,7 +331,7 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     _forget_inline_files(writing, training)
     events = delete(TrainingEventRow).where(TrainingEventRow.training_id == training_id)
     writing.connection.execute(events)
-    writing.connection.execute(delete(TrainingRow).where(TrainingRow.id == training_id))
+    writing.connection.execute(delete(StoredTraining).where(StoredTraining.id == training_id))
     writing.audit(tenant, "delete_training", training_id, task=training.task)
 
 
@@ -338,7 +341,7 @@ def _forget_checkpoint(writing: WriteTransaction, training: StoredTraining) -> N
 
 def _forget_inline_files(writing: WriteTransaction, training: StoredTraining) -> None:
     ids = [one for one in (training.train_file_id, training.validation_file_id) if one is not None]
-    inline = select(FileRow.id).where(FileRow.id.in_(ids), FileRow.is_inline)
+    inline = select(StoredFile.id).where(StoredFile.id.in_(ids), StoredFile.is_inline)
     for file_id in list(writing.connection.execute(inline).scalars()):
         forget_file(writing.connection, file_id)
 

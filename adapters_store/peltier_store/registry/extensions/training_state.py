@@ -7,8 +7,13 @@ from typing import Any
 from sqlalchemy import Connection, Subquery, delete, func, insert, select, update
 
 from peltier_store.registry.extensions.queue import Queue
-from peltier_store.registry.extensions.queue_records import FINAL_STATES, NewEvent, StoredTraining
-from peltier_store.registry.extensions.queue_tables import TrainingEventRow, TrainingRow, TrainingTimeRow
+from peltier_store.registry.extensions.queue_records import (
+    FINAL_STATES,
+    NewEvent,
+    StoredTraining,
+    TrainingEventRow,
+    TrainingTimeRow,
+)
 from peltier_store.registry.records import check_text
 from peltier_store.registry.transactions import QueueTransaction, WriteTransaction
 
@@ -19,7 +24,7 @@ _REPEATED = ("progress", "checkpoint")
 _COUNTED = timedelta(hours=25)
 
 
-TRAININGS = Queue(TrainingRow, StoredTraining, "training")
+TRAININGS = Queue(StoredTraining, "training")
 
 
 def change(
@@ -93,11 +98,10 @@ def forget_minutes(writing: WriteTransaction) -> None:
 
 def count_unfinished(connection: Connection, tenant: str) -> int:
     """How many trainings of the tenant have not ended."""
-    counted = select(func.count()).where(TrainingRow.tenant == tenant, TrainingRow.state.not_in(FINAL_STATES))
+    counted = select(func.count()).where(StoredTraining.tenant == tenant, StoredTraining.state.not_in(FINAL_STATES))
     return connection.execute(counted).scalar_one()
 
 
 def count_states(connection: Connection) -> dict[str, int]:
     """How many trainings there are in each state that is not final."""
-    counted = select(TrainingRow.state, func.count()).where(TrainingRow.state.not_in(FINAL_STATES))
-    return {row[0]: row[1] for row in connection.execute(counted.group_by(TrainingRow.state))}
+    return TRAININGS.count(connection, FINAL_STATES)

@@ -13,7 +13,7 @@ from peltier_client.errors import (
     TrainingNotFound,
     Unavailable,
 )
-from peltier_store.registry.extensions.queue_records import StoredEvent, StoredTraining, TrainingSummary
+from peltier_store.registry.extensions.queue_records import StoredEvent, StoredTraining
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.files.intake import FINE_TUNE
@@ -86,7 +86,7 @@ async def list_jobs(  # noqa: PLR0913 - each is a query parameter
     return await answer_page(threads, context, page)
 
 
-def _num_readable(trainings: Sequence[TrainingSummary]) -> int:
+def _num_readable(trainings: Sequence[StoredTraining]) -> int:
     """How many of the first trainings have requests of at most `MAX_PAGE_BYTES` together; at least one."""
     sizes = accumulate(training.request_bytes for training in trainings)
     return max(1, sum(size <= MAX_PAGE_BYTES for size in sizes))

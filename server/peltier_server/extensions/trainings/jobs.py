@@ -11,7 +11,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.names import NAME_PATTERN
 from peltier_client.protocol.trainings import TrainingRequest
-from peltier_store.registry.extensions.queue_records import StoredEvent, TrainingSummary
+from peltier_store.registry.extensions.queue_records import StoredEvent, StoredTraining
 
 from peltier_server.extensions.trainings.fine_tuning_messages import (
     FineTuningCheckpoint,
@@ -75,7 +75,7 @@ def _task(suffix: str | None, file_name: str) -> str:
     return re.sub(r"[^a-z0-9._-]+|^[._-]+", "-", Path(file_name).stem.lower()).strip("-")[:_NAME_LEN] or "job"
 
 
-def job_of(training: TrainingSummary, request: Mapping[str, Any], backbone_name: str) -> FineTuningJob:
+def job_of(training: StoredTraining, request: Mapping[str, Any], backbone_name: str) -> FineTuningJob:
     """A training with this request as a job."""
     numbers = FineTuningHyperparameters.model_construct(**_numbers(request))
     seconds_left = (training.progress or {}).get("seconds_left") if training.state == "running" else None
@@ -125,7 +125,7 @@ def event_on_the_wire(event: StoredEvent) -> FineTuningEvent:
     )
 
 
-def checkpoints_of(training: TrainingSummary, events: Iterable[StoredEvent]) -> list[FineTuningCheckpoint]:
+def checkpoints_of(training: StoredTraining, events: Iterable[StoredEvent]) -> list[FineTuningCheckpoint]:
     """The validated steps of a job, newest first; the published version has the name of the best one, and its final
     metrics. The others cannot be asked for, so the names of their models are empty."""
     # A step that was lost with its worker was validated again.
@@ -145,7 +145,7 @@ def checkpoints_of(training: TrainingSummary, events: Iterable[StoredEvent]) -> 
     return sorted(found, key=lambda one: one.step_number, reverse=True)
 
 
-def _checkpoint(training: TrainingSummary, event: StoredEvent) -> FineTuningCheckpoint:
+def _checkpoint(training: StoredTraining, event: StoredEvent) -> FineTuningCheckpoint:
     progress = event.data
     metrics = {"step": progress["step"], "train_loss": progress.get("loss"), progress["metric"]: progress.get("value")}
     return FineTuningCheckpoint(
@@ -158,7 +158,7 @@ def _checkpoint(training: TrainingSummary, event: StoredEvent) -> FineTuningChec
     )
 
 
-def _checkpoint_id(training: TrainingSummary, step: int) -> str:
+def _checkpoint_id(training: StoredTraining, step: int) -> str:
     return f"{training.id}-{step}"
 
 

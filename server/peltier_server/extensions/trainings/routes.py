@@ -164,11 +164,11 @@ def training_on_the_wire(training: queue_records.StoredTraining) -> Training:
     return Training.model_validate(_values(training, _SAME))
 
 
-def _in_a_list(training: queue_records.TrainingSummary) -> TrainingSummary:
+def _in_a_list(training: queue_records.StoredTraining) -> TrainingSummary:
     return TrainingSummary.model_validate(_values(training, _SAME_IN_LISTS))
 
 
-def _values(training: queue_records.TrainingSummary, same: Iterable[str]) -> dict[str, Any]:
+def _values(training: queue_records.StoredTraining, same: Iterable[str]) -> dict[str, Any]:
     progress = None if training.progress is None else TrainingProgress.model_validate(training.progress)
     is_busy = training.state in ("running", "evaluating")
     return {

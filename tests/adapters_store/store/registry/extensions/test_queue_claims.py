@@ -8,7 +8,6 @@ import pytest
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredTraining
-from peltier_store.registry.extensions.queue_tables import BatchRow, TrainingRow
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.tables import Base, RevisionRow
 from sqlalchemy import func, select, text, update
@@ -59,9 +58,9 @@ async def queue_batch(registry: Registry, tenant: str) -> Queued:
 
 
 CLAIMS: dict[str, tuple[Callable[[Registry, str], Awaitable[Queued]], Claim, type[Base]]] = {
-    "trainings": (queue_training, lambda registry: registry.trainings.claim("w2"), TrainingRow),
-    "adapters": (queue_artifact, lambda registry: registry.trainings.claim_publishing("r2"), TrainingRow),
-    "batches": (queue_batch, lambda registry: registry.batches.claim("r2"), BatchRow),
+    "trainings": (queue_training, lambda registry: registry.trainings.claim("w2"), StoredTraining),
+    "adapters": (queue_artifact, lambda registry: registry.trainings.claim_publishing("r2"), StoredTraining),
+    "batches": (queue_batch, lambda registry: registry.batches.claim("r2"), StoredBatch),
 }
 
 
@@ -110,8 +109,8 @@ async def test_claims_at_the_same_moment_share_the_queue(postgres_url: str, kind
 async def test_a_wish_waits_for_the_claim_of_its_training(registry: Registry, other: AsyncConnection) -> None:
     """Cancelled while a worker claims it, the training is cancelled by its worker: the claim is not overwritten."""
     training = await queue_training(registry, "acme")
-    await lock(other, TrainingRow, training.id)
-    claimed = update(TrainingRow).where(TrainingRow.id == training.id)
+    await lock(other, StoredTraining, training.id)
+    claimed = update(StoredTraining).where(StoredTraining.id == training.id)
     later = func.now() + text("interval '1 minute'")
     await other.execute(claimed.values(state="running", holder="w1", lease_expires_at=later))
     cancelling = asyncio.create_task(registry.trainings.cancel("acme", training.id, actor="ann"))

@@ -18,8 +18,7 @@ from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import LeaseLost, RegistryConflict
 from peltier_store.registry.extensions import queue
 from peltier_store.registry.extensions.queue import MAX_ATTEMPTS
-from peltier_store.registry.extensions.queue_records import FINAL_STATES, TrainingDraft
-from peltier_store.registry.extensions.queue_tables import TrainingRow
+from peltier_store.registry.extensions.queue_records import FINAL_STATES, StoredTraining, TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.training_holder import TrainingHold
 from sqlalchemy import create_engine, update
@@ -126,7 +125,9 @@ class QueueMachine(RuleBasedStateMachine):
             return
         past = datetime.now(UTC) - timedelta(seconds=1)
         with self.engine.begin() as connection:
-            connection.execute(update(TrainingRow).where(TrainingRow.id == training_id).values(lease_expires_at=past))
+            connection.execute(
+                update(StoredTraining).where(StoredTraining.id == training_id).values(lease_expires_at=past)
+            )
         del self.holders[training_id]
 
     @rule(data=st.data(), wish=st.sampled_from(["pause", "resume", "cancel"]))
