@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import RegistryConflict
 from peltier_store.registry.extensions.queue_records import BatchDraft, BatchPart, TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.extensions.rollout_records import Judgement, Report, Retention, RolloutDraft, StoredAnswer
+from peltier_store.registry.extensions.rollout_records import Judgement, Report, Retention, StoredAnswer
 from peltier_store.registry.records import Quotas
 
 from tests.crash.replica import Write
@@ -93,8 +94,8 @@ class Writes:
             await rollouts.stop(TENANT, "one", "production", actor=ACTOR)
         await self.point_alias(registry)
         candidate, request_id = await self._publish(registry, "one"), self._new("request")
-        draft = RolloutDraft(0.5, {}, timedelta(days=1))
-        rollout = (await rollouts.start(TENANT, "one", "production", candidate, draft, actor=ACTOR)).rollout
+        guard = RolloutGuard(share=0.5)
+        rollout = (await rollouts.start(TENANT, "one", "production", candidate, guard, actor=ACTOR)).rollout
         answer = StoredAnswer(
             TENANT, request_id, 0, "one", rollout.id, candidate, "positive", None, "hash", datetime.now(UTC)
         )

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Self
-
-from peltier_client.protocol.rollouts import RolloutGuard
+from typing import Any, NamedTuple
 
 from peltier_store.registry.errors import NotRegistered
 from peltier_store.registry.records import AliasRecord
@@ -50,21 +48,6 @@ class GuardedAlias(NamedTuple):
 
     alias: AliasRecord
     rollout: StoredRollout
-
-
-@dataclass(frozen=True)
-class RolloutDraft:
-    """A rollout to be started; `StoredRollout` describes the fields."""
-
-    share: float | None
-    guard: Mapping[str, Any]
-    duration: timedelta
-
-    @classmethod
-    def of(cls, guard: RolloutGuard) -> Self:
-        """The draft of what a caller asks for."""
-        fields = guard.model_dump(mode="json", exclude={"share", "shadow"})
-        return cls(guard.share, fields, timedelta(hours=guard.max_hours))
 
 
 @dataclass(frozen=True)

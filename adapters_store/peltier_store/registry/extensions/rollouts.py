@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from peltier_client.protocol.rollouts import RolloutGuard
 from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -26,15 +27,15 @@ from peltier_store.registry.extensions.rollout_records import (
     Judgement,
     Report,
     Retention,
-    RolloutDraft,
     StoredAnswer,
     StoredRollout,
 )
 from peltier_store.registry.extensions.rollout_tables import AnswerRow, ReporterRow, RolloutRow
 from peltier_store.registry.lookup import require_adapter, require_live
+from peltier_store.registry.operations import Operations, reads, writes
 from peltier_store.registry.records import VersionRecord
 from peltier_store.registry.tables import AdapterRow, VersionRow
-from peltier_store.registry.transactions import NO_ACTOR, Transactions, WriteTransaction, read_clock
+from peltier_store.registry.transactions import WriteTransaction, read_clock
 
 # Judged answers of one arm that wait for one of the other; the oldest is dropped.
 MAX_WAITING = 64
@@ -47,136 +48,32 @@ _OWN_COLUMNS = tuple(
 _KEY = ("tenant", "request_id", "row")
 
 
-class RolloutRegistry:
-    """Rollouts of a registry's tenants. Each failure is a RegistryError of one sentence."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-
-    async def start(  # noqa: PLR0913 - what a guarded change is
-        self, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft, *, actor: str
-    ) -> GuardedAlias:
-        """Begins a guarded change of an alias; returns the alias with it. Raises AdapterUnknown, VersionUnknown,
-        RegistryConflict if the alias means several versions or the candidate alone, or if a guarded change of it is in
-        progress, or InvalidRecord for versions of two types."""
-        return await self._transactions.write(
-            actor, lambda writing: _start(writing, tenant, name, alias, candidate, draft)
-        )
-
-    async def find(self, tenant: str, name: str, alias: str) -> StoredRollout | None:
-        """The newest rollout of an alias; None if it never had one. Raises AdapterUnknown."""
-        return await self._transactions.read(lambda connection: _newest(connection, tenant, name, alias))
-
-    async def running(self) -> list[StoredRollout]:
-        """The rollouts of all tenants that are in progress."""
-
-        def work(connection: Connection) -> list[StoredRollout]:
-            return _read(connection, _select_rollouts().where(RolloutRow.state == "running"))
-
-        return await self._transactions.read(work)
-
-    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> GuardedAlias:
-        """Ends the rollout in progress; the incumbent gets every request. Returns the alias with the rollout. Raises
-        AdapterUnknown, or RegistryConflict if none is in progress."""
-
-        def work(writing: WriteTransaction) -> GuardedAlias:
-            rollout = _newest(writing.connection, tenant, name, alias)
-            if rollout is None or rollout.state != "running":
-                raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no guarded change in progress")
-            return _settle(writing, rollout, "stopped", f"it was stopped by {actor}", {})
-
-        return await self._transactions.write(actor, work)
-
-    async def settle(
-        self, rollout_id: str, state: str, reason: str, numbers: Mapping[str, Any], *, actor: str
-    ) -> StoredRollout | None:
-        """Decides a rollout: `promoted` or `rolled_back`, with the reason and the numbers behind it. Returns it as
-        decided; None if it has ended before."""
-
-        def work(writing: WriteTransaction) -> StoredRollout | None:
-            rollout = _by_id(writing.connection, rollout_id)
-            return _settle(writing, rollout, state, reason, numbers).rollout if rollout.state == "running" else None
-
-        return await self._transactions.write(actor, work)
-
-    async def report(self, report: Report, keep: Retention) -> list[StoredRollout]:
-        """Adds the counts and answers of a report, unless it is a repeated one; returns the rollouts that it counts.
-
-        A newer answer replaces that of an earlier request with the same id. What is of a rollout that the registry
-        lacks, because it was restored, is left out.
-        """
-
-        def work(writing: WriteTransaction) -> list[StoredRollout]:
-            known = _known(writing.connection, {*report.counts, *(one.rollout_id or "" for one in report.answers)})
-            counted = [known[one] for one in report.counts if one in known]
-            if not _take_number(writing, report):
-                return counted
-            _record(writing, [one for one in report.answers if one.rollout_id is None or one.rollout_id in known])
-            _forget(writing, {answer.tenant for answer in report.answers}, keep)
-            return [_count(writing, one, report.counts[one.id]) for one in counted]
-
-        return await self._transactions.write(NO_ACTOR, work)
-
-    async def forget(self, max_age: timedelta) -> None:
-        """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones. Forgets
-        replicas that have ended."""
-
-        def work(writing: WriteTransaction) -> None:
-            _forget_older(writing, max_age)
-            writing.connection.execute(delete(ReporterRow).where(ReporterRow.reported_at < writing.at - _REPORTING))
-
-        await self._transactions.write(NO_ACTOR, work)
-
-    async def answer(
-        self, tenant: str, request_id: str, row: int, keep: Retention
-    ) -> tuple[StoredAnswer, StoredRollout | None]:
-        """The recorded answer to a row, and its rollout. Raises AnswerUnknown, also for one that is too old."""
-
-        def work(connection: Connection) -> tuple[StoredAnswer, StoredRollout | None]:
-            found = _answer(connection, tenant, request_id, row, read_clock(connection) - keep.duration)
-            return found, _rollout_for(connection, found)
-
-        return await self._transactions.read(work)
-
-    async def judge(
-        self, tenant: str, request_id: str, row: int, judgement: Judgement, keep: Retention
-    ) -> tuple[StoredAnswer, StoredRollout | None]:
-        """Records the feedback for a row, and counts it while its rollout is in progress. Raises AnswerUnknown, also
-        for an answer that is too old, or RegistryConflict if the row has feedback."""
-
-        def work(writing: WriteTransaction) -> tuple[StoredAnswer, StoredRollout | None]:
-            answer = _answer(writing.connection, tenant, request_id, row, writing.at - keep.duration)
-            return _judge(writing, answer, judgement)
-
-        return await self._transactions.write(NO_ACTOR, work)
-
-
-def _select_rollouts() -> Select[*tuple[object, ...]]:
+def _select_rollouts() -> Select[Any]:
     own = select(AdapterRow.tenant, AdapterRow.name, *_OWN_COLUMNS)
     return own.join(AdapterRow, AdapterRow.id == RolloutRow.adapter_id)
 
 
-def _read(connection: Connection, selected: Select[*tuple[object, ...]]) -> list[StoredRollout]:
+def _read(connection: Connection, selected: Select[Any]) -> list[StoredRollout]:
     return [StoredRollout(**row._mapping) for row in connection.execute(selected)]
 
 
-def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, draft: RolloutDraft | None) -> None:
-    """Makes the alias mean a published version; with a draft, by a guarded change from the version that it means. An
+def point_alias(writing: WriteTransaction, version: VersionRecord, alias: str, guard: RolloutGuard | None) -> None:
+    """Makes the alias mean a published version; with a guard, by a guarded change from the version that it means. An
     alias that means or tries the version already stays as it is."""
     tenant, name, number = version.tenant, version.name, version.number
     current = aliases.find_current(writing.connection, require_adapter(writing.connection, tenant, name), alias)
-    if draft is None or current is None or current.split is None:
+    if guard is None or current is None or current.split is None:
         aliases.set_alias(writing, tenant, name, alias, {number: 1.0})
         return
     newest = _newest(writing.connection, tenant, name, alias)
     is_tried = newest is not None and newest.state == "running" and newest.candidate == number
     is_meant = list(aliases.split_of(current.split)) == [number]
     if not (is_tried or is_meant):
-        _start(writing, tenant, name, alias, number, draft)
+        _start(writing, tenant, name, alias, number, guard)
 
 
 def _start(  # noqa: PLR0913 - what a guarded change is
-    writing: WriteTransaction, tenant: str, name: str, alias: str, candidate: int, draft: RolloutDraft
+    writing: WriteTransaction, tenant: str, name: str, alias: str, candidate: int, guard: RolloutGuard
 ) -> GuardedAlias:
     connection = writing.connection
     adapter_id = require_adapter(connection, tenant, name)
@@ -196,19 +93,20 @@ def _start(  # noqa: PLR0913 - what a guarded change is
     if incumbents == [candidate]:
         raise RegistryConflict(f"alias {alias!r} of adapter {name!r} means version {candidate} already")
     _require_one_type(connection, adapter_id, incumbents[0], candidate)
+    bounds = guard.model_dump(mode="json", exclude={"share", "shadow"})
     rollout = StoredRollout(
-        f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, draft.share, draft.guard, {},
-        "running", writing.at, writing.actor, writing.at + draft.duration,
+        f"rol_{secrets.token_hex(12)}", tenant, name, alias, incumbents[0], candidate, guard.share, bounds, {},
+        "running", writing.at, writing.actor, writing.at + timedelta(hours=guard.max_hours),
     )  # fmt: skip
     changed = aliases.alias_of(current)
-    if draft.share is not None:
-        split = {rollout.incumbent: 1 - draft.share, candidate: draft.share}
+    if guard.share is not None:
+        split = {rollout.incumbent: 1 - guard.share, candidate: guard.share}
         changed = aliases.change(writing, adapter_id, alias, split, current.id)
     writing.stamp_adapter(adapter_id)
     values = {key: value for key, value in asdict(rollout).items() if key not in ("tenant", "name")}
     connection.execute(insert(RolloutRow).values(adapter_id=adapter_id, change_id=changed.id, **values))
-    detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": draft.share}
-    writing.audit(tenant, "start_rollout", f"{name}@{alias}", **detail, guard=dict(draft.guard))
+    detail = {"rollout": rollout.id, "incumbent": rollout.incumbent, "candidate": candidate, "share": guard.share}
+    writing.audit(tenant, "start_rollout", f"{name}@{alias}", **detail, guard=bounds)
     return GuardedAlias(changed, rollout)
 
 
@@ -243,9 +141,12 @@ def _settle(
     return GuardedAlias(changed, replace(rollout, **values))
 
 
-def _judge(
-    writing: WriteTransaction, answer: StoredAnswer, judgement: Judgement
+def _judge(  # noqa: PLR0913 - what feedback is
+    writing: WriteTransaction, tenant: str, request_id: str, row: int, judgement: Judgement, keep: Retention
 ) -> tuple[StoredAnswer, StoredRollout | None]:
+    """Records the feedback for a row, and counts it while its rollout is in progress. Raises AnswerUnknown, also for an
+    answer that is too old, or RegistryConflict if the row has feedback."""
+    answer = _answer(writing.connection, tenant, request_id, row, writing.at - keep.duration)
     rollout = _rollout_for(writing.connection, answer)
     if answer.was_right is not None:
         raise RegistryConflict(f"row {answer.row} of request {answer.request_id!r} has feedback already")
@@ -338,6 +239,28 @@ def _record(writing: WriteTransaction, answers: Sequence[StoredAnswer]) -> None:
     writing.connection.execute(replacing, list(newest.values()))
 
 
+def _report(writing: WriteTransaction, report: Report, keep: Retention) -> list[StoredRollout]:
+    """Adds the counts and answers of a report, unless it is a repeated one; returns the rollouts that it counts.
+
+    A newer answer replaces that of an earlier request with the same id. What is of a rollout that the registry lacks,
+    because it was restored, is left out.
+    """
+    known = _known(writing.connection, {*report.counts, *(one.rollout_id or "" for one in report.answers)})
+    counted = [known[one] for one in report.counts if one in known]
+    if not _take_number(writing, report):
+        return counted
+    _record(writing, [one for one in report.answers if one.rollout_id is None or one.rollout_id in known])
+    _forget(writing, {answer.tenant for answer in report.answers}, keep)
+    return [_count(writing, one, report.counts[one.id]) for one in counted]
+
+
+def _forget_ended(writing: WriteTransaction, max_age: timedelta) -> None:
+    """Deletes the older answers of all tenants. `report` does so too, but only while there are new ones. Forgets
+    replicas that have ended."""
+    _forget_older(writing, max_age)
+    writing.connection.execute(delete(ReporterRow).where(ReporterRow.reported_at < writing.at - _REPORTING))
+
+
 def _forget_older(writing: WriteTransaction, max_age: timedelta) -> None:
     writing.connection.execute(delete(AnswerRow).where(AnswerRow.answered_at < writing.at - max_age))
 
@@ -365,6 +288,14 @@ def _answer(connection: Connection, tenant: str, request_id: str, row: int, sinc
     return StoredAnswer(**found._mapping)
 
 
+def _find_answer(
+    connection: Connection, tenant: str, request_id: str, row: int, keep: Retention
+) -> tuple[StoredAnswer, StoredRollout | None]:
+    """The recorded answer to a row, and its rollout. Raises AnswerUnknown, also for one that is too old."""
+    found = _answer(connection, tenant, request_id, row, read_clock(connection) - keep.duration)
+    return found, _rollout_for(connection, found)
+
+
 def _rollout_for(connection: Connection, answer: StoredAnswer) -> StoredRollout | None:
     return None if answer.rollout_id is None else _by_id(connection, answer.rollout_id)
 
@@ -378,8 +309,59 @@ def _by_id(connection: Connection, rollout_id: str) -> StoredRollout:
 
 
 def _newest(connection: Connection, tenant: str, name: str, alias: str) -> StoredRollout | None:
+    """The newest rollout of an alias; None if it never had one. Raises AdapterUnknown."""
     adapter_id = require_adapter(connection, tenant, name)
     own = _select_rollouts().where(RolloutRow.adapter_id == adapter_id, RolloutRow.alias == alias)
     # The clock may have been put back, so that times tell no order.
     order = (RolloutRow.change_id.desc(), (RolloutRow.state == "running").desc(), RolloutRow.started_at.desc())
     return next(iter(_read(connection, own.order_by(*order).limit(1))), None)
+
+
+def _running(connection: Connection) -> list[StoredRollout]:
+    """The rollouts of all tenants that are in progress."""
+    return _read(connection, _select_rollouts().where(RolloutRow.state == "running"))
+
+
+def _stop(writing: WriteTransaction, tenant: str, name: str, alias: str) -> GuardedAlias:
+    rollout = _newest(writing.connection, tenant, name, alias)
+    if rollout is None or rollout.state != "running":
+        raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no guarded change in progress")
+    return _settle(writing, rollout, "stopped", f"it was stopped by {writing.actor}", {})
+
+
+class RolloutRegistry(Operations):
+    """Rollouts of a registry's tenants, and the answers that wait for feedback."""
+
+    find = reads(_newest)
+    running = reads(_running)
+    answer = reads(_find_answer)
+    report = writes(_report)
+    judge = writes(_judge)
+    forget = writes(_forget_ended)
+
+    async def start(  # noqa: PLR0913 - what a guarded change is
+        self, tenant: str, name: str, alias: str, candidate: int, guard: RolloutGuard, *, actor: str
+    ) -> GuardedAlias:
+        """Begins a guarded change of an alias; returns the alias with it. Raises AdapterUnknown, VersionUnknown,
+        RegistryConflict if the alias means several versions or the candidate alone, or if a guarded change of it is in
+        progress, or InvalidRecord for versions of two types."""
+        return await self._transactions.write(
+            actor, lambda writing: _start(writing, tenant, name, alias, candidate, guard)
+        )
+
+    async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> GuardedAlias:
+        """Ends the rollout in progress; the incumbent gets every request. Returns the alias with the rollout. Raises
+        AdapterUnknown, or RegistryConflict if none is in progress."""
+        return await self._transactions.write(actor, lambda writing: _stop(writing, tenant, name, alias))
+
+    async def settle(
+        self, rollout_id: str, state: str, reason: str, numbers: Mapping[str, Any], *, actor: str
+    ) -> StoredRollout | None:
+        """Decides a rollout: `promoted` or `rolled_back`, with the reason and the numbers behind it. Returns it as
+        decided; None if it has ended before."""
+
+        def work(writing: WriteTransaction) -> StoredRollout | None:
+            rollout = _by_id(writing.connection, rollout_id)
+            return _settle(writing, rollout, state, reason, numbers).rollout if rollout.state == "running" else None
+
+        return await self._transactions.write(actor, work)

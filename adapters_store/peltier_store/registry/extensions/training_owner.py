@@ -229,7 +229,6 @@ def _events(connection: Connection, wanted: Select[Any]) -> list[StoredEvent]:
 
 
 def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
-    """Pauses a queued training at once; a running one when its worker learns of it."""
     training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state == "paused":
         return training
@@ -245,10 +244,8 @@ def pause(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTra
 
 
 def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
-    """Queues a paused or failed training again, from its last checkpoint. One that failed after its last step, because
-    its adapter could not be published, is published again. A failed one needs room as a new one, a paused one has it.
-
-    Raises TrainingUnknown, RegistryConflict or QuotaReached."""
+    """A training that failed after its last step, because its adapter could not be published, is published again. A
+    failed one needs room as a new one, a paused one has it."""
     training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.wish == "pause":
         return _audited(writing, change(writing, training, wish=None), "resume_training")
@@ -271,7 +268,6 @@ def resume(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
 
 
 def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTraining:
-    """Cancels a waiting training at once; a running one when its worker learns of it."""
     training = find_own(writing.connection, tenant, training_id, lock=True)
     if training.state == "cancelled":
         return training

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from peltier_server.background import BackgroundTask
 from peltier_server.extension import Extension
 from peltier_server.extensions.rollouts import routes
-from peltier_server.extensions.rollouts.metrics import RolloutMetrics
+from peltier_server.extensions.rollouts.recorder import RolloutMetrics
 from peltier_server.extensions.rollouts.rollouts import Rollouts
 from peltier_server.extensions.rollouts.settings import FeedbackSettings
 from peltier_server.service import Service

@@ -17,9 +17,9 @@ from peltier_store.registry.extensions.rollouts import added, compared
 
 from peltier_server.catalog.published import PRODUCTION, Entry, Published
 from peltier_server.extensions.rollouts.answers import answer_of, hash_input
-from peltier_server.extensions.rollouts.metrics import RolloutMetrics
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,24 @@ MAX_BUFFERED_ANSWERS = 5_000
 _MAX_UNMATCHED = 64
 
 _Key = tuple[str, str, int]
+
+
+class RolloutMetrics:
+    """What this replica has decided, shadowed and been told."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.decisions = metrics.counter(
+            "peltier_rollouts_total", "Guarded changes that this replica decided: promoted or rolled_back", "result"
+        )
+        self.shadows = metrics.counter(
+            "peltier_shadows_total", "Requests for shadowing candidates: computed, failed, or dropped", "result"
+        )
+        self.feedback = metrics.counter("peltier_feedback_total", "Feedback to answers: right or wrong", "result")
+        self.judge_version = metrics.versions.counter(
+            "peltier_adapter_feedback_total",
+            "Feedback that this replica took to answers of a version: right or wrong",
+            "result",
+        )
 
 
 class Recorder:

@@ -22,7 +22,6 @@ from peltier_store.registry.extensions.rollout_records import (
     GuardedAlias,
     Judgement,
     Retention,
-    RolloutDraft,
     StoredAnswer,
     StoredRollout,
 )
@@ -33,8 +32,7 @@ from peltier_server.background import BackgroundTask
 from peltier_server.context import VersionLabels
 from peltier_server.extensions.rollouts.answers import UNJUDGED, right_answer
 from peltier_server.extensions.rollouts.decision import decide
-from peltier_server.extensions.rollouts.metrics import RolloutMetrics
-from peltier_server.extensions.rollouts.recorder import Recorder
+from peltier_server.extensions.rollouts.recorder import Recorder, RolloutMetrics
 from peltier_server.extensions.rollouts.settings import FeedbackSettings
 from peltier_server.service import Service
 
@@ -74,8 +72,7 @@ class Rollouts:
 
     async def start(self, caller: Caller, name: str, alias: str, candidate: int, guard: RolloutGuard) -> GuardedAlias:
         """Begin a guarded change of an alias. Raises what `RolloutRegistry.start` raises."""
-        draft = RolloutDraft.of(guard)
-        changed = await self._registry.start(caller.tenant, name, alias, candidate, draft, actor=caller.actor)
+        changed = await self._registry.start(caller.tenant, name, alias, candidate, guard, actor=caller.actor)
         await self._sync.sync_after_write()
         return changed
 

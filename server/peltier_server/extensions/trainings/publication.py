@@ -13,7 +13,6 @@ from peltier_store.registry.errors import InvalidRecord, LeaseLost, NotRegistere
 from peltier_store.registry.extensions import training_holder
 from peltier_store.registry.extensions.queue import create_holder_name
 from peltier_store.registry.extensions.queue_records import StoredTraining
-from peltier_store.registry.extensions.rollout_records import RolloutDraft
 from peltier_store.registry.extensions.rollouts import point_alias
 from peltier_store.registry.extensions.training_holder import TrainingHold
 from peltier_store.registry.records import VersionRecord
@@ -133,11 +132,10 @@ class TrainingPublisher:
 
 def _end(hold: TrainingHold, options: PublishOptions) -> OnPublish:
     """Points the alias to the version, or begins to try the version there, and ends the training."""
-    draft = None if options.guard is None else RolloutDraft.of(options.guard)
 
     def end(writing: WriteTransaction, version: VersionRecord) -> None:
         if options.alias is not None:
-            point_alias(writing, version, options.alias, draft)
+            point_alias(writing, version, options.alias, options.guard)
         training_holder.publish(writing, hold, version)
 
     return end

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import peltier_store.registry
 import pytest
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredTraining
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.extensions.rollout_records import RolloutDraft
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import add_file, add_training, publish
@@ -110,13 +110,13 @@ async def test_a_small_step_back_takes_nothing_away(sqlite_url: str, seconds: fl
 @pytest.mark.parametrize("share", [None, 0.5])
 async def test_the_newest_guarded_change_is_the_last_one_by_any_clock(sqlite_url: str, share: float | None) -> None:
     """It ends with the next change of the alias, and then another one may begin, again and again."""
-    draft = RolloutDraft(share, {}, timedelta(days=1))
+    guard = RolloutGuard(share=share, shadow=share is None)
     async with opened(sqlite_url) as registry:
         for data in (b"1", b"2"):
             await publish(registry, data)
         for seconds in (3 * 3600, 0, -3 * 3600):
             with clock_ahead(seconds):
                 await registry.set_alias("acme", "sst2", "live", {1: 1.0}, actor="ann")
-                begun = (await registry.rollouts.start("acme", "sst2", "live", 2, draft, actor="ann")).rollout
+                begun = (await registry.rollouts.start("acme", "sst2", "live", 2, guard, actor="ann")).rollout
                 assert await registry.rollouts.find("acme", "sst2", "live") == begun
                 assert await registry.rollouts.running() == [begun]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_store.registry.errors import RegistryConflict, VersionUnknown
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollout_records import (
@@ -16,7 +17,6 @@ from peltier_store.registry.extensions.rollout_records import (
     Judgement,
     Report,
     Retention,
-    RolloutDraft,
     StoredAnswer,
     StoredRollout,
 )
@@ -32,9 +32,8 @@ _NUMBERS = itertools.count(1)
 
 async def start(rollouts: RolloutRegistry, share: float | None = 0.25, *, candidate: int = 2) -> StoredRollout:
     """`sst2@live` means version 1, and a guarded change to version 2 begins."""
-    draft = RolloutDraft(share, {"margin": 0.02}, DAY)
-    changed = await rollouts.start("acme", "sst2", "live", candidate, draft, actor="ann")
-    return changed.rollout
+    guard = RolloutGuard(share=share, shadow=share is None)
+    return (await rollouts.start("acme", "sst2", "live", candidate, guard, actor="ann")).rollout
 
 
 @pytest.fixture(autouse=True)
