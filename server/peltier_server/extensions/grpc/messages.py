@@ -1,7 +1,9 @@
 """Messages of the protocol's gRPC form as requests of its HTTP form, and answers back."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from peltier_client.errors import InvalidInput
@@ -12,82 +14,6 @@ from peltier_server.http.app_call import AppAnswer, AppCall
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 
 _LONGEST_MICROSECONDS = 3_600_000_000
-
-
-def live_call(_: proto.ServerLiveRequest) -> AppCall:
-    return AppCall("GET", "/v2/health/live")
-
-
-def read_live(_: AppAnswer) -> proto.ServerLiveResponse:
-    return proto.ServerLiveResponse(live=True)
-
-
-def ready_call(_: proto.ServerReadyRequest) -> AppCall:
-    return AppCall("GET", "/v2/health/ready")
-
-
-def read_ready(answer: AppAnswer) -> proto.ServerReadyResponse:
-    return proto.ServerReadyResponse(ready=_is_success(answer))
-
-
-def model_ready_call(request: proto.ModelReadyRequest) -> AppCall:
-    return AppCall("GET", f"{_path(request.name, request.version)}/ready")
-
-
-def read_model_ready(answer: AppAnswer) -> proto.ModelReadyResponse:
-    return proto.ModelReadyResponse(ready=_is_success(answer))
-
-
-def metadata_call(_: proto.ServerMetadataRequest) -> AppCall:
-    return AppCall("GET", "/v2")
-
-
-def read_metadata(answer: AppAnswer) -> proto.ServerMetadataResponse:
-    return proto.ServerMetadataResponse(**json.loads(answer.body))
-
-
-def model_metadata_call(request: proto.ModelMetadataRequest) -> AppCall:
-    return AppCall("GET", _path(request.name, request.version))
-
-
-def read_model_metadata(answer: AppAnswer) -> proto.ModelMetadataResponse:
-    """The metadata of a model. Labels of outputs, which a tensor has no field for, are in `properties`."""
-    body = json.loads(answer.body)
-    outputs = body["outputs"]
-    labels = {one["name"]: one["parameters"]["labels"] for one in outputs if one.get("parameters")}
-    return proto.ModelMetadataResponse(
-        name=body["name"],
-        versions=body["versions"],
-        platform=body["platform"],
-        inputs=list(_tensors(body["inputs"])),
-        outputs=list(_tensors(outputs)),
-        properties={f"{name}.labels": json.dumps(found, ensure_ascii=False) for name, found in labels.items()},
-    )
-
-
-def index_call(request: proto.RepositoryIndexRequest) -> AppCall:
-    return _posting("/v2/repository/index", {"ready": request.ready})
-
-
-def read_index(answer: AppAnswer) -> proto.RepositoryIndexResponse:
-    models = [proto.RepositoryIndexResponse.ModelIndex(**one) for one in json.loads(answer.body)]
-    return proto.RepositoryIndexResponse(models=models)
-
-
-def load_call(request: proto.RepositoryModelLoadRequest) -> AppCall:
-    return _posting(f"/v2/repository/models/{_segment(request.model_name)}/load", _repository(request.parameters))
-
-
-def read_load(_: AppAnswer) -> proto.RepositoryModelLoadResponse:
-    return proto.RepositoryModelLoadResponse()
-
-
-def unload_call(request: proto.RepositoryModelUnloadRequest) -> AppCall:
-    return _posting(f"/v2/repository/models/{_segment(request.model_name)}/unload", _repository(request.parameters))
-
-
-def read_unload(_: AppAnswer) -> proto.RepositoryModelUnloadResponse:
-    return proto.RepositoryModelUnloadResponse()
 
 
 def infer_call(request: proto.ModelInferRequest, seconds_left: float | None) -> AppCall:
@@ -135,6 +61,26 @@ def read_infer(answer: AppAnswer) -> proto.ModelInferResponse:
         response.raw_output_contents.append(bytes(tail[start : start + size]))
         start += size
     return response
+
+
+def read_model_metadata(answer: AppAnswer) -> proto.ModelMetadataResponse:
+    """The metadata of a model. Labels of outputs, which a tensor has no field for, are in `properties`."""
+    body = json.loads(answer.body)
+    outputs = body["outputs"]
+    labels = {one["name"]: one["parameters"]["labels"] for one in outputs if one.get("parameters")}
+    return proto.ModelMetadataResponse(
+        name=body["name"],
+        versions=body["versions"],
+        platform=body["platform"],
+        inputs=list(_tensors(body["inputs"])),
+        outputs=list(_tensors(outputs)),
+        properties={f"{name}.labels": json.dumps(found, ensure_ascii=False) for name, found in labels.items()},
+    )
+
+
+def read_index(answer: AppAnswer) -> proto.RepositoryIndexResponse:
+    models = [proto.RepositoryIndexResponse.ModelIndex(**one) for one in json.loads(answer.body)]
+    return proto.RepositoryIndexResponse(models=models)
 
 
 def read_error(answer: AppAnswer) -> str:
@@ -193,5 +139,75 @@ def _segment(name: str) -> str:
     return name
 
 
+def _repository_call(request: Any, action: str) -> AppCall:
+    return _posting(f"/v2/repository/models/{_segment(request.model_name)}/{action}", _repository(request.parameters))
+
+
 def _is_success(answer: AppAnswer) -> bool:
-    return answer.status < 400
+    return answer.status < HTTPStatus.BAD_REQUEST
+
+
+# Calls that say whether something is ready. That it is not is no error there.
+_NOT_READY = frozenset({HTTPStatus.FAILED_DEPENDENCY, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+@dataclass(frozen=True)
+class Method:
+    """A call of the protocol: the type of its message, the request that `make` makes of the message and of the seconds
+    until the caller's deadline, the message that `read` makes of an answer, and which statuses are no errors. A call
+    that `is_open` needs no key, and its message says nothing."""
+
+    kind: Any
+    make: Callable[[Any, float | None], AppCall]
+    read: Callable[[AppAnswer], Any]
+    accepted: frozenset[int] = frozenset()
+    is_open: bool = False
+
+
+METHODS: Mapping[str, Method] = {
+    "ServerLive": Method(
+        proto.ServerLiveRequest,
+        lambda *_: AppCall("GET", "/v2/health/live"),
+        lambda _: proto.ServerLiveResponse(live=True),
+        is_open=True,
+    ),
+    "ServerReady": Method(
+        proto.ServerReadyRequest,
+        lambda *_: AppCall("GET", "/v2/health/ready"),
+        lambda answer: proto.ServerReadyResponse(ready=_is_success(answer)),
+        _NOT_READY,
+        is_open=True,
+    ),
+    "ServerMetadata": Method(
+        proto.ServerMetadataRequest,
+        lambda *_: AppCall("GET", "/v2"),
+        lambda answer: proto.ServerMetadataResponse(**json.loads(answer.body)),
+    ),
+    "ModelReady": Method(
+        proto.ModelReadyRequest,
+        lambda request, _: AppCall("GET", f"{_path(request.name, request.version)}/ready"),
+        lambda answer: proto.ModelReadyResponse(ready=_is_success(answer)),
+        _NOT_READY,
+    ),
+    "ModelMetadata": Method(
+        proto.ModelMetadataRequest,
+        lambda request, _: AppCall("GET", _path(request.name, request.version)),
+        read_model_metadata,
+    ),
+    "ModelInfer": Method(proto.ModelInferRequest, infer_call, read_infer),
+    "RepositoryIndex": Method(
+        proto.RepositoryIndexRequest,
+        lambda request, _: _posting("/v2/repository/index", {"ready": request.ready}),
+        read_index,
+    ),
+    "RepositoryModelLoad": Method(
+        proto.RepositoryModelLoadRequest,
+        lambda request, _: _repository_call(request, "load"),
+        lambda _: proto.RepositoryModelLoadResponse(),
+    ),
+    "RepositoryModelUnload": Method(
+        proto.RepositoryModelUnloadRequest,
+        lambda request, _: _repository_call(request, "unload"),
+        lambda _: proto.RepositoryModelUnloadResponse(),
+    ),
+}

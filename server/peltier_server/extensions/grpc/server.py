@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -18,12 +17,11 @@ from google.protobuf.message import DecodeError
 from peltier_client.errors import BadRequest, PeltierError, QueueFull, TooLarge, TooSlow
 
 from peltier_server import retry_hints
-from peltier_server.extensions.grpc import messages
-from peltier_server.extensions.grpc import open_inference_pb2 as proto
 from peltier_server.extensions.grpc.fields import has_more_fields
+from peltier_server.extensions.grpc.messages import METHODS, Method, read_error
 from peltier_server.extensions.grpc.settings import MAX_CONNECTIONS, GrpcSettings
 from peltier_server.fairness.shared_bound import SharedBound, Shares, max_alone
-from peltier_server.http.app_call import AppAnswer, AppCall
+from peltier_server.http.app_call import AppCall
 from peltier_server.http.application import AppState
 from peltier_server.http.bodies import BYTES_PER_COST, SMALL_BODY_BYTES
 from peltier_server.protocols.oip.messages import OIP_ERRORS, oip_error
@@ -68,21 +66,6 @@ _CODES: Mapping[int, grpc.StatusCode] = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
     507: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-# Calls that say whether something is ready. That it is not is no error there.
-_NOT_READY = frozenset({HTTPStatus.FAILED_DEPENDENCY, HTTPStatus.SERVICE_UNAVAILABLE})
-
-
-@dataclass(frozen=True)
-class _Method:
-    """A call of the protocol: the type of its message, the request that `make` makes of the message and of the seconds
-    until the caller's deadline, the message that `read` makes of an answer, and which statuses are no errors. A call
-    that `is_open` needs no key, and its message says nothing."""
-
-    kind: Any
-    make: Callable[[Any, float | None], AppCall]
-    read: Callable[[AppAnswer], Any]
-    accepted: frozenset[int] = frozenset()
-    is_open: bool = False
 
 
 class GrpcServer:
@@ -124,7 +107,7 @@ class GrpcServer:
     async def start(self) -> None:
         """Listens. Raises `SettingsError` if the port is taken, or if the certificate or its key cannot be used."""
         server = grpc.aio.server(options=self._options)
-        handlers = {name: self._handler(method) for name, method in _METHODS.items()}
+        handlers = {name: self._handler(method) for name, method in METHODS.items()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
@@ -155,7 +138,7 @@ class GrpcServer:
             ) from None
         return int(server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
-    def _handler(self, method: _Method) -> grpc.RpcMethodHandler:
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler:
         async def handle(_: Any, context: Any) -> None:
             await self._handle(method, context)
 
@@ -165,7 +148,7 @@ class GrpcServer:
             response_serializer=lambda message: message.SerializeToString(),
         )
 
-    async def _handle(self, method: _Method, context: Any) -> None:
+    async def _handle(self, method: Method, context: Any) -> None:
         started = time.monotonic()
         headers = {name: value for name, value in context.invocation_metadata() or () if name in _HEADERS}
         state: AppState = self._app.state  # type: ignore[assignment]
@@ -232,18 +215,18 @@ class GrpcServer:
         finally:
             self._probes.give_back(address, 1, 1)
 
-    async def _ask(self, method: _Method, call: AppCall, headers: Mapping[str, str], context: Any) -> Any:
+    async def _ask(self, method: Method, call: AppCall, headers: Mapping[str, str], context: Any) -> Any:
         """The message that answers `call`. Ends the call of `context` with an error if the app answers with one."""
         call.headers |= headers
         answer = await call.send(self._app)
         shown = tuple((name, value) for name, value in answer.headers.items() if name.startswith(_SHOWN))
         context.set_trailing_metadata(shown)
         if answer.status >= HTTPStatus.BAD_REQUEST and answer.status not in method.accepted:
-            await context.abort(_code(answer.status), messages.read_error(answer), shown)
+            await context.abort(_code(answer.status), read_error(answer), shown)
         return method.read(answer)
 
 
-def _read(method: _Method, data: bytes, seconds_left: float | None, max_inputs: int) -> AppCall:
+def _read(method: Method, data: bytes, seconds_left: float | None, max_inputs: int) -> AppCall:
     """The request of a message. Raises `TooLarge` for more fields than any request needs, and `BadRequest` for bytes
     that are no message of this method."""
     limit = _MIN_FIELDS + _FIELDS_PER_INPUT * max_inputs
@@ -254,32 +237,6 @@ def _read(method: _Method, data: bytes, seconds_left: float | None, max_inputs: 
     except DecodeError:
         raise BadRequest(f"the message is not the protobuf of a {method.kind.DESCRIPTOR.name}") from None
     return method.make(message, seconds_left)
-
-
-def _plain(make: Callable[[Any], AppCall]) -> Callable[[Any, float | None], AppCall]:
-    """`make` for a call whose deadline does not matter."""
-    return lambda message, _: make(message)
-
-
-_METHODS: Mapping[str, _Method] = {
-    "ServerLive": _Method(proto.ServerLiveRequest, _plain(messages.live_call), messages.read_live, is_open=True),
-    "ServerReady": _Method(
-        proto.ServerReadyRequest, _plain(messages.ready_call), messages.read_ready, _NOT_READY, is_open=True
-    ),
-    "ServerMetadata": _Method(proto.ServerMetadataRequest, _plain(messages.metadata_call), messages.read_metadata),
-    "ModelReady": _Method(
-        proto.ModelReadyRequest, _plain(messages.model_ready_call), messages.read_model_ready, _NOT_READY
-    ),
-    "ModelMetadata": _Method(
-        proto.ModelMetadataRequest, _plain(messages.model_metadata_call), messages.read_model_metadata
-    ),
-    "ModelInfer": _Method(proto.ModelInferRequest, messages.infer_call, messages.read_infer),
-    "RepositoryIndex": _Method(proto.RepositoryIndexRequest, _plain(messages.index_call), messages.read_index),
-    "RepositoryModelLoad": _Method(proto.RepositoryModelLoadRequest, _plain(messages.load_call), messages.read_load),
-    "RepositoryModelUnload": _Method(
-        proto.RepositoryModelUnloadRequest, _plain(messages.unload_call), messages.read_unload
-    ),
-}
 
 
 def _milliseconds(seconds: float) -> int:
