@@ -1,6 +1,5 @@
 """The comparison of two versions by their answers."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import Request, Response
@@ -70,7 +69,7 @@ def _judge(body: ComparisonRequest) -> bytes:
 
 
 def _side(kind: JudgedType, given: ComparedAnswers, rows: list[int]) -> AnsweredSide:
-    answers = [_ANSWERS[kind](answer) for answer in given.answers]
+    answers = [_read(kind, answer) for answer in given.answers]
     for row, answer in enumerate(answers):
         if answer is _WRONG:
             raise InvalidInput(f"answer {row} of {given.task} is not {_FORMS[kind]}, which a {kind} task answers")
@@ -110,37 +109,22 @@ def _response(
 _WRONG = object()
 
 
-def _text(answer: Any) -> Any:
-    return answer if isinstance(answer, str) else _WRONG
+def _read(kind: JudgedType, answer: Any) -> Any:
+    """The answer of a task of this type; `_WRONG` if it has another form."""
+    match kind, answer:
+        case "classification", None | str():
+            return answer
+        case "multilabel", [*labels] if all(isinstance(one, str) for one in labels):
+            return frozenset(labels)
+        case "regression" | "ranking", float():
+            return answer
+        case "text2text" | "span", str():
+            return answer
+        case "token-classification", [*entities] if all(isinstance(one, AnsweredEntity) for one in entities):
+            return frozenset((one.start, one.end, one.label) for one in entities)
+    return _WRONG
 
 
-def _label(answer: Any) -> Any:
-    return answer if answer is None or isinstance(answer, str) else _WRONG
-
-
-def _number(answer: Any) -> Any:
-    return answer if isinstance(answer, float) else _WRONG
-
-
-def _labels(answer: Any) -> Any:
-    is_labels = isinstance(answer, list) and all(isinstance(one, str) for one in answer)
-    return frozenset(answer) if is_labels else _WRONG
-
-
-def _entities(answer: Any) -> Any:
-    is_entities = isinstance(answer, list) and all(isinstance(one, AnsweredEntity) for one in answer)
-    return frozenset((one.start, one.end, one.label) for one in answer) if is_entities else _WRONG
-
-
-_ANSWERS: dict[JudgedType, Callable[[Any], Any]] = {
-    "classification": _label,
-    "multilabel": _labels,
-    "regression": _number,
-    "ranking": _number,
-    "text2text": _text,
-    "span": _text,
-    "token-classification": _entities,
-}
 _FORMS: dict[JudgedType, str] = {
     "classification": "a label or null",
     "multilabel": "a list of labels",

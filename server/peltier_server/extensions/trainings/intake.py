@@ -1,12 +1,15 @@
 """Takes in requests for trainings: checks them, and stores what they bring."""
 
 import asyncio
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, first_of
 from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.label import label_problem
 from peltier_adapters.spec.tasks import ENCODER_TYPES
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, QuotaExceeded, TooLarge
@@ -18,11 +21,14 @@ from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.publisher import Store
 from peltier_server.extensions.files.examples import to_jsonl
 from peltier_server.extensions.files.intake import CHECK_COST, FINE_TUNE, FileIntake
-from peltier_server.extensions.trainings.labels import check_labels
 from peltier_server.fairness.preparation import Preparation
 
 # A training of the tenant has to end, or a minute of its day to pass.
 _RETRY_SECONDS = 60.0
+# The types of tasks whose labels are names. Without a type a task is a classification.
+_NAMED = (None, "classification", "multilabel", "token-classification")
+_LABEL_COLUMN = "label"
+_NUM_SHOWN = 100
 _Rows = Sequence[Mapping[str, Any]]
 
 
@@ -45,7 +51,7 @@ class TrainingIntake:
         """Queues a training, or finds the one of an earlier request with this key. Its rows become files of their own.
         Raises the error of a rule that the request breaks, or of a quota."""
         self._check(request)
-        await self._preparation.run(caller.tenant, CHECK_COST, lambda: check_labels(request))
+        await self._preparation.run(caller.tenant, CHECK_COST, lambda: _check_labels(request))
         created = list[StoredFile]()
         try:
             train = await self._file(caller, "examples", request.examples, request.file_id, created)
@@ -126,3 +132,40 @@ def _quota_of_trainings() -> Iterator[None]:
         raise TooLarge(str(error)) from None
     except TrainingWaits as error:
         raise QuotaExceeded(str(error), retry_after=_RETRY_SECONDS) from None
+
+
+def _check_labels(request: TrainingRequest) -> None:
+    """Refuses labels that no artifact may have, before a training waits for a worker, which checks those in files.
+
+    Raises `InvalidInput` with the first hundred labels of the request that an artifact would refuse, and their
+    rows."""
+    if request.task_type in _NAMED and (found := list(islice(_problems(request), _NUM_SHOWN))):
+        raise InvalidInput(first_of(found[0], len(found)), found)
+
+
+def _problems(request: TrainingRequest) -> Iterator[str]:
+    for number, label in enumerate(request.labels or ()):
+        yield from _problem(f"labels.{number}", label)
+    for name in ("examples", "validation"):
+        rows: _Rows = getattr(request, name) or ()
+        for number, row in enumerate(rows):
+            for label in _labels_in(row.get(request.label_column or _LABEL_COLUMN), request.task_type):
+                yield from _problem(f"row {number} of {name}", label)
+
+
+def _problem(where: str, label: str) -> Iterator[str]:
+    if (problem := label_problem(label)) is not None:
+        yield f"{where}: label {reprlib.repr(label)} {problem}"
+
+
+def _labels_in(cell: object, task_type: str | None) -> Iterator[str]:
+    """The labels of a row: a text, a list of texts, or the entities of a list."""
+    if isinstance(cell, str):
+        # Only the worker knows how a text is divided into several labels.
+        if task_type in (None, "classification") and cell.strip():
+            yield cell
+    elif isinstance(cell, list):
+        for one in cell:
+            label = one.get("label") if isinstance(one, dict) else one
+            if isinstance(label, str) and label:
+                yield label

@@ -130,36 +130,29 @@ def checkpoints_of(training: StoredTraining, events: Iterable[StoredEvent]) -> l
     metrics. The others cannot be asked for, so the names of their models are empty."""
     # A step that was lost with its worker was validated again.
     steps = {event.data["step"]: event for event in events if event.kind == "progress"}
-    found = [_checkpoint(training, event) for event in steps.values()]
+    found = {step: _checkpoint(training, step, event.at, _metrics(event.data)) for step, event in steps.items()}
     if training.adapter is not None and training.finished_at is not None:
-        best = _best_step(list(steps.values()))
-        served = FineTuningCheckpoint(
-            id=_checkpoint_id(training, best),
-            created_at=int(training.finished_at.timestamp()),
-            fine_tuned_model_checkpoint=training.adapter,
-            fine_tuning_job_id=training.id,
-            metrics={"step": best, **(training.metrics or {})},
-            step_number=best,
-        )
-        found = [served, *(one for one in found if one.step_number != best)]
-    return sorted(found, key=lambda one: one.step_number, reverse=True)
+        best, metrics = _best_step(list(steps.values())), training.metrics or {}
+        found[best] = _checkpoint(training, best, training.finished_at, metrics, training.adapter)
+    return [found[step] for step in sorted(found, reverse=True)]
 
 
-def _checkpoint(training: StoredTraining, event: StoredEvent) -> FineTuningCheckpoint:
-    progress = event.data
-    metrics = {"step": progress["step"], "train_loss": progress.get("loss"), progress["metric"]: progress.get("value")}
+def _metrics(progress: Mapping[str, Any]) -> dict[str, float]:
+    metrics = {"train_loss": progress.get("loss"), progress["metric"]: progress.get("value")}
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def _checkpoint(
+    training: StoredTraining, step: int, at: datetime, metrics: Mapping[str, float], model: str = ""
+) -> FineTuningCheckpoint:
     return FineTuningCheckpoint(
-        id=_checkpoint_id(training, progress["step"]),
-        created_at=int(event.at.timestamp()),
-        fine_tuned_model_checkpoint="",
+        id=f"{training.id}-{step}",
+        created_at=int(at.timestamp()),
+        fine_tuned_model_checkpoint=model,
         fine_tuning_job_id=training.id,
-        metrics={name: value for name, value in metrics.items() if value is not None},
-        step_number=progress["step"],
+        metrics={"step": step, **metrics},
+        step_number=step,
     )
-
-
-def _checkpoint_id(training: StoredTraining, step: int) -> str:
-    return f"{training.id}-{step}"
 
 
 def _best_step(validated: Sequence[StoredEvent]) -> int:

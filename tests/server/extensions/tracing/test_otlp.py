@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from peltier_backbone.backbone import Backbone
-from peltier_server.extensions.tracing.choice import asks_for_traces
-from peltier_server.extensions.tracing.extension import create_tracing
+from peltier_server.extensions.tracing.extension import asks_for_traces, create_tracing
 from peltier_server.logs.logs import JsonFormatter, Redactor
 from peltier_server.settings import SettingsError
 
