@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import peltier_server
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
 # Tests wait for what they expect, on a busy machine too.
 _MILLISECONDS = 60_000
@@ -31,16 +31,7 @@ class Visitor:
     Only a first visit begins with the tour.
     """
 
-    def __init__(
-        self,
-        browser: Browser,
-        url: str,
-        key: str = "",
-        theme: Theme = "light",
-        width: int = 1440,
-        *,
-        is_first_visit: bool = False,
-    ) -> None:
+    def __init__(self, browser, url, key="", theme="light", width=1440, *, is_first_visit=False):
         self.url = url
         self.context = browser.new_context(
             color_scheme=theme, viewport={"width": width, "height": 900}, reduced_motion="reduce"

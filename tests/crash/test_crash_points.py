@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -205,9 +205,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="module")
-def make_on_postgres(
-    own_postgres: PostgresServer, manifest: str, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], World]:
+def make_on_postgres(own_postgres, manifest, tmp_path_factory):
     """Makes a new world on PostgreSQL."""
     template = own_postgres.create_database()
     upgrade(database_url(own_postgres.url(template)))
@@ -241,9 +239,7 @@ def test_a_restored_copy_replaces_what_the_replicas_know(make: Callable[[], Worl
 @pytest.mark.parametrize(
     "names", [("reserve_and_release", "create_and_revoke_key"), pytest.param((), marks=pytest.mark.slow)]
 )
-def test_a_crash_at_any_write_leaves_the_replicas_with_what_the_registry_has(
-    make: Callable[[], World], names: Sequence[str], when: When
-) -> None:
+def test_a_crash_at_any_write_leaves_the_replicas_with_what_the_registry_has(make, names, when):
     """At every commit of changes of some kinds, or of all; then a process that has seen nothing writes first."""
     world, num_crashes = make(), 0
     for name in names or world.writes:
@@ -258,9 +254,7 @@ def test_a_crash_at_any_write_leaves_the_replicas_with_what_the_registry_has(
 
 
 @pytest.mark.slow  # the tests above stay
-def test_replicas_know_the_registry_after_any_crashes_and_restores(
-    make: Callable[[], World], request: pytest.FixtureRequest
-) -> None:
+def test_replicas_know_the_registry_after_any_crashes_and_restores(make, request):
     """Whoever has read or written what before, and whoever writes first."""
     few = {"max_examples": 8} if "postgres" in request.node.name else {}
     machine = settings(stateful_step_count=12, suppress_health_check=list(HealthCheck), **few)

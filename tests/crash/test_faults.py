@@ -16,7 +16,7 @@ import pytest
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions.registry import Registry
 
-from tests.crash.publisher import Publisher, Specimen, Tally
+from tests.crash.publisher import Publisher, Tally
 from tests.support.fault_proxy import FaultProxy, Mode
 from tests.support.postgres_server import run_postgres
 from tests.support.server_process import Server
@@ -49,13 +49,7 @@ def faulty(s3_store: str) -> Iterator[tuple[FaultProxy, FaultProxy, Sequence[str
 @pytest.mark.postgres
 @pytest.mark.slow  # test_kill.py stays, and the tests of the registry and the blobs through the same proxy
 @pytest.mark.parametrize("rounds", [_ROUNDS])
-def test_what_goes_away_takes_nothing_with_it(
-    start: Callable[..., Server],
-    faulty: tuple[FaultProxy, FaultProxy, Sequence[str]],
-    publishers: list[Publisher],
-    specimens: list[Specimen],
-    rounds: int,
-) -> None:
+def test_what_goes_away_takes_nothing_with_it(start, faulty, publishers, specimens, rounds):
     """Database and bucket in turn, cut off and silent: what is on the device answers meanwhile; afterwards everything
     acknowledged is there and changes work again."""
     *proxies, flags = faulty

@@ -1,6 +1,5 @@
 """On a full disk uploads fail, and everything else works."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +16,7 @@ _CHUNK = bytes(4096)
 
 
 @pytest.mark.slow
-def test_a_full_disk_refuses_new_versions_and_keeps_the_old(
-    start: Callable[..., Server], specimens: list[Specimen], tmp_path: Path
-) -> None:
+def test_a_full_disk_refuses_new_versions_and_keeps_the_old(start, specimens, tmp_path):
     """Uploads read 507 and leave nothing; what is published answers; once there is room, uploads work again."""
     disk = tmp_path / "store"
     disk.mkdir()

@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,9 +23,7 @@ _MAX_CHANGES = 24
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(_ROUNDS, marks=pytest.mark.slow)])
-def test_a_killed_server_keeps_every_promise(
-    start: Callable[..., Server], publishers: list[Publisher], tmp_path: Path, rounds: int
-) -> None:
+def test_a_killed_server_keeps_every_promise(start, publishers, tmp_path, rounds):
     """Acknowledged versions, deletions and aliases are there, bit by bit and answering; nothing half-written is."""
     draw = random.Random(7)
     for _ in range(rounds):

@@ -178,9 +178,7 @@ def test_other_endpoints_answer_too(client: openai.OpenAI, endpoint: str, body: 
         ),
     ],
 )
-def test_a_batch_with_invalid_lines_fails(
-    client: openai.OpenAI, lines: list[object], problems: list[tuple[str, int, str]]
-) -> None:
+def test_a_batch_with_invalid_lines_fails(client, lines, problems):
     """Before anything is computed, with each line and the rule that it breaks."""
     done = ended(client, begin(client, lines))
     assert (done.status, done.output_file_id) == ("failed", None)
@@ -274,9 +272,7 @@ def expire(listening: Listening, batch: Batch) -> None:
     connection.close()
 
 
-def test_a_batch_that_waits_for_a_quota_holds_up_no_other(
-    client: openai.OpenAI, spent: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_waits_for_a_quota_holds_up_no_other(client, spent, monkeypatch):
     """Its turn ends with the first request that has to wait, and its next one begins when that may be sent again."""
     turns, look = [], BatchRunner._take_turn
 
@@ -301,9 +297,7 @@ def test_a_row_of_invisible_characters_has_an_error(client: openai.OpenAI) -> No
     assert (failed["custom_id"], "an input text is empty" in json.dumps(failed)) == ("row-0", True)
 
 
-def test_an_expired_batch_keeps_its_results(
-    spent: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_batch_keeps_its_results(spent, listening, monkeypatch):
     """It ends when no request could be answered for an hour; each request that is left has an error."""
     monkeypatch.setattr(runner, "_EXPIRY_SECONDS", 0.0)
     batch = begin(spent, embeddings(5))
@@ -316,9 +310,7 @@ def test_an_expired_batch_keeps_its_results(
     assert {one["error"]["code"] for one in wrong} == {"batch_expired"}
 
 
-def test_a_batch_that_goes_on_does_not_expire(
-    client: openai.OpenAI, listening: Listening, go_on: threading.Event
-) -> None:
+def test_a_batch_that_goes_on_does_not_expire(client, listening, go_on):
     """So a clock that jumps ends no batch."""
     batch = begin(client, embeddings(20))
     expire(listening, batch)
@@ -335,9 +327,7 @@ def test_a_line_that_is_nested_deeply_ends_its_batch(client: openai.OpenAI, dept
     assert ended(client, batch).status == state
 
 
-def test_a_batch_does_not_expire_while_other_servers_answer_it(
-    spent: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_does_not_expire_while_other_servers_answer_it(spent, listening, monkeypatch):
     """Although this one has had no result for two hours."""
     waited, wait = threading.Event(), BatchRunner._wait
 
@@ -392,9 +382,7 @@ def test_a_mark_at_the_start_of_a_file_is_not_read(client: openai.OpenAI) -> Non
     assert ended(client, batch).status == "completed"
 
 
-def test_the_size_of_results_takes_no_memory(
-    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_size_of_results_takes_no_memory(client, listening, monkeypatch):
     """They are in files from the first answer on; so are those of the whole batch at its end."""
     put, held = listening.service.store.blobs.put, list[type]()
 

@@ -137,9 +137,7 @@ async def test_an_integer_that_means_two_labels_is_a_problem(caller: Running) ->
         ({"better": "first"}, "better is unknown here"),
     ],
 )
-async def test_a_wrong_request_is_refused_in_one_sentence(
-    caller: Running, change: dict[str, Any], message: str
-) -> None:
+async def test_a_wrong_request_is_refused_in_one_sentence(caller, change, message):
     """It names the value and the rule."""
     content = json.dumps({**two(["no"], ["no"], ["yes"]), **change}).encode()
     response = await caller.client.post("/v1/compare", content=content, headers={"content-type": "application/json"})

@@ -131,9 +131,7 @@ async def test_a_browser_confines_the_page(visitor: httpx2.AsyncClient) -> None:
     assert headers["referrer-policy"] == "no-referrer"
 
 
-async def test_a_server_without_a_build_says_how_to_make_one(
-    tmp_path: Path, settings_of: Callable[..., Settings]
-) -> None:
+async def test_a_server_without_a_build_says_how_to_make_one(tmp_path, settings_of):
     """In one sentence, at every address of the console."""
     async with make_client(serving(tmp_path / "none", settings_of)) as client:
         for path in ("/console/", "/console/assets/index-Ab12.js"):

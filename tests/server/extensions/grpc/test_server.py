@@ -208,9 +208,7 @@ def test_errors_have_the_codes_of_the_protocol(client: triton.InferenceServerCli
     httpx2.put(quotas, json={}, headers=HEADERS, timeout=60).raise_for_status()
 
 
-def test_a_caller_who_leaves_ends_its_work(
-    stub: service_pb2_grpc.GRPCInferenceServiceStub, listening: Listening
-) -> None:
+def test_a_caller_who_leaves_ends_its_work(stub, listening):
     """While its row waits to be computed."""
     begun, ended = threading.Event(), threading.Event()
 
@@ -259,9 +257,7 @@ def end_of(call: Any) -> tuple[str, str]:
     return error.code().name, error.details()
 
 
-def test_calls_without_a_key_take_no_place(
-    stub: service_pb2_grpc.GRPCInferenceServiceStub, port: int, client: triton.InferenceServerClient
-) -> None:
+def test_calls_without_a_key_take_no_place(stub, port, client):
     """Each is refused before its message is there; a probe is answered before."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         for call in silent_calls(channel, 200) + silent_calls(channel, 1, "plt_another"):
@@ -382,9 +378,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return files
 
 
-def test_the_port_has_the_certificate_of_the_settings(
-    listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_the_port_has_the_certificate_of_the_settings(listen, bert, make_artifact, tmp_path):
     """A client that trusts it gets answers; one that trusts others, and one without TLS, get none."""
     certificate, key = make_certificate(tmp_path)
     with listen(grpc_port=0, grpc_certificate=certificate, grpc_private_key=key, admin_key=KEY) as started:

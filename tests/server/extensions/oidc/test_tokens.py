@@ -68,9 +68,7 @@ class IdentityProvider:
         """The settings of a server that trusts it."""
         return Provider(self.url, "peltier", f"{self.url}/keys")
 
-    def token(
-        self, *, key: Any = RSA, kid: str = "rsa", algorithm: str = "RS256", leave_out: str = "", **claims: object
-    ) -> str:
+    def token(self, *, key=RSA, kid="rsa", algorithm="RS256", leave_out="", **claims):
         """A valid token with the given changes."""
         good = {"iss": self.url, "aud": "peltier", "sub": "ada", "exp": time.time() + 60, "tenant": "a"}
         body = {**good, "scope": "openid predict publish", **claims}
@@ -168,9 +166,7 @@ def slowly() -> Iterator[bytes]:
     ],
     ids=["endless", "slow", "no object", "nested", "no key"],
 )
-async def test_what_is_no_key_set_is_not_waited_for(
-    pieces: Iterable[bytes], reason: str, idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+async def test_what_is_no_key_set_is_not_waited_for(pieces, reason, idp, monkeypatch, caplog):
     """Its bytes and its time are bounded, and the log has one sentence. The next fetch may succeed."""
     monkeypatch.setattr(oidc, "_TIMEOUT_SECONDS", 0.5 if reason.startswith("not within") else 60.0)
     idp.pieces, tokens = pieces, OidcTokens(idp.provider())
@@ -238,9 +234,7 @@ async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: 
         await tokens.caller(idp.token())
 
 
-async def test_a_provider_that_does_not_answer_is_no_verdict(
-    idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_provider_that_does_not_answer_is_no_verdict(idp, monkeypatch):
     """503 with a time to come back, because the token may be good."""
     monkeypatch.setattr(oidc, "PAUSE_SECONDS", 3600.0)
     idp.is_up = False

@@ -12,12 +12,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_server.extensions.picker.server import PATH, RoutingServer
 from peltier_server.extensions.settings import load_settings
 from peltier_server.http.lifecycle import Lifecycle
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, until
 from tests.support.endpoint_picker import VLLM, Endpoint
 from tests.support.server_process import Server
 
@@ -51,9 +50,7 @@ async def test_an_idle_server_has_room_for_an_adapter(running: Running) -> None:
     assert endpoint.lora_affinity("demo") == 0.8
 
 
-async def test_adapters_on_the_device_are_named_as_requests_name_them(
-    running: Running, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_adapters_on_the_device_are_named_as_requests_name_them(running, bert, make_artifact):
     """By the bare name, if it may mean this version, and by the version; a public one by its tenant too."""
     for seed in (1, 2):
         (await running.upload(make_artifact(bert, "bitfit", seed=seed), "mood")).raise_for_status()
@@ -66,9 +63,7 @@ async def test_adapters_on_the_device_are_named_as_requests_name_them(
     assert (await read(running)).active_models == set()
 
 
-async def test_the_most_recently_used_names_are_listed(
-    running: Running, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_the_most_recently_used_names_are_listed(running, bert, make_artifact):
     """At most as many as the setting says. A device with room shows room, however many it has."""
     for name in ("one", "two", "three"):
         (await running.upload(make_artifact(bert, "bitfit", seed=len(name) + ord(name[0])), name)).raise_for_status()
@@ -78,9 +73,7 @@ async def test_the_most_recently_used_names_are_listed(
     assert endpoint.max_active_models > 3
 
 
-async def test_waiting_and_running_rows_are_counted(
-    running: Running, hold_runner: Callable[[], Any], bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_waiting_and_running_rows_are_counted(running, hold_runner, bert, make_artifact):
     """Rows in the queue while the runner is busy; their adapter is leased, so its bytes are in use."""
     (await running.upload(make_artifact(bert, "bitfit"), "demo")).raise_for_status()
     await until(lambda: running.service.batcher.running_rows == 0)  # the golden examples
@@ -98,9 +91,7 @@ async def test_waiting_and_running_rows_are_counted(
     )
 
 
-async def test_an_adapter_that_is_loaded_is_waiting(
-    running: Running, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_adapter_that_is_loaded_is_waiting(running, bert, make_artifact, monkeypatch):
     """From the request until its weights are on the device. The request counts as waiting."""
     (await running.upload(make_artifact(bert, "bitfit"), "demo")).raise_for_status()
     slots, released = running.service.slots, asyncio.Event()
@@ -199,9 +190,7 @@ async def test_connections_are_bounded() -> None:
         await until(lambda: not server.connections)
 
 
-async def test_a_picker_keeps_each_adapter_on_one_of_three_replicas(
-    serve: Serve, bert: Backbone, make_artifact: MakeArtifact
-) -> None:
+async def test_a_picker_keeps_each_adapter_on_one_of_three_replicas(serve, bert, make_artifact):
     """It asks the replica with the highest score, and any of those with equal scores: six adapters in 60 requests are
     loaded six times in all."""
     names = [f"task-{number}" for number in range(6)]

@@ -16,7 +16,6 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_client import Client
 
 from tests.support.postgres_server import run_postgres
@@ -47,9 +46,7 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(
-    bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fleet]:
+def fleet(bert, bert_directory, make_artifact, tmp_path_factory):
     """Two replicas, and up to three, without an adapter in memory: another server has published the tasks."""
     folder = tmp_path_factory.mktemp("ray")
     (folder / "tasks").mkdir()

@@ -113,9 +113,7 @@ async def test_each_training_gets_a_worker_once(tasks: WorkerTasks, queue: Queue
     await until(lambda: workers.num_started == 4)
 
 
-async def test_a_failure_stops_no_other_worker(
-    tasks: WorkerTasks, queue: Queue, workers: Workers, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failure_stops_no_other_worker(tasks, queue, workers, caplog):
     """Several that fail at once delay the next one by one pause, and the log says why."""
     queue.waiting = 3
     await until(lambda: len(workers.running) == 3)
@@ -153,10 +151,7 @@ async def test_workers_end_with_their_server(tasks: WorkerTasks, queue: Queue, w
     assert (workers.running, workers.num_cancelled) == ([], 2)
 
 
-async def test_a_missing_core_is_told(
-    tasks: WorkerTasks, queue: Queue, workers: Workers, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+async def test_a_missing_core_is_told(tasks, queue, workers, monkeypatch, caplog):
     """Ray lets a task wait without a word. Workers that have begun are no reason to tell."""
     monkeypatch.setattr(worker_tasks, "_START_SECONDS", 0.0)
     queue.waiting, queue.held = 2, 1

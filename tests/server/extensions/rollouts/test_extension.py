@@ -9,15 +9,13 @@ from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.rollout_records import AnswerUnknown, Retention
 from peltier_store.registry.extensions.rollouts import RolloutRegistry
 
-from tests.server.conftest import Running, Serve, until
+from tests.server.conftest import Running, until
 from tests.server.extensions.rollouts.conftest import TEXTS, open_shop
 
 ALIAS = "/v1/adapters/a/aliases/production"
 
 
-async def test_a_server_without_rollouts_decides_none(
-    serve: Serve, three: list[bytes], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_without_rollouts_decides_none(serve, three, caplog):
     """It says so at its start if one is in progress, whose shares it keeps. Aliases and splits change as ever, and a
     change ends the rollout."""
     async with serve() as running:
@@ -41,9 +39,7 @@ async def test_a_server_without_rollouts_decides_none(
         assert (rollout["state"], rollout["reason"]) == ("stopped", "the alias was changed by local")
 
 
-async def test_a_server_that_cannot_tell_whether_some_are_in_progress_says_so(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_that_cannot_tell_whether_some_are_in_progress_says_so(serve, monkeypatch, caplog):
     """Once, and it serves."""
 
     async def fail(_: RolloutRegistry) -> None:
@@ -55,9 +51,7 @@ async def test_a_server_that_cannot_tell_whether_some_are_in_progress_says_so(
 
 
 @pytest.mark.parametrize("left_out", ["", "rollouts"])
-async def test_recorded_answers_are_forgotten_by_any_server(
-    serve: Serve, three: list[bytes], monkeypatch: pytest.MonkeyPatch, left_out: str
-) -> None:
+async def test_recorded_answers_are_forgotten_by_any_server(serve, three, monkeypatch, left_out):
     """Though nobody asks it, and though it would record none itself: the rows go with their hashes."""
     async with serve(recorded_answers_per_second=3) as running:
         await (await open_shop(running, three)).ask("r")

@@ -82,9 +82,7 @@ async def test_time_runs_out(shop: Shop, at_end: str, state: str, monkeypatch: p
     assert found["reason"] == f"nothing was proven within 1e-06 hours, and at_end is {at_end}"
 
 
-async def test_an_answer_counts_once_though_the_registry_seems_to_fail(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_counts_once_though_the_registry_seems_to_fail(shop, monkeypatch):
     """Every second report is stored, and its answer is lost."""
     report, lost = RolloutRegistry.report, itertools.cycle([True, False])
 
@@ -114,9 +112,7 @@ async def test_a_change_is_stopped(shop: Shop) -> None:
     assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
 
 
-async def test_an_alias_that_is_deleted_meanwhile_is_answered_as_it_was(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_alias_that_is_deleted_meanwhile_is_answered_as_it_was(shop, monkeypatch):
     """The answer is that of the change, whatever the server reads afterwards."""
     running, sync = shop.running, RegistrySync.sync_after_write
 
@@ -242,9 +238,7 @@ async def test_answers_that_are_not_judged_are_compared_by_errors(vectors: Shop,
     assert not {"accuracy", "disagreement"} & set(rollout["counts"])
 
 
-async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures(
-    vectors: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures(vectors, monkeypatch):
     """As any other."""
     service = vectors.running.service
 
@@ -290,9 +284,7 @@ async def test_feedback_outside_of_a_change_gives_the_accuracy_of_a_version(reco
     assert f"peltier_adapter_feedback_total{{{labels}}} 1.0" in page
 
 
-async def test_answers_outside_of_a_change_are_bounded_by_the_second(
-    recording: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_outside_of_a_change_are_bounded_by_the_second(recording, monkeypatch):
     """Rows beyond the rate take no feedback; the next second has room again."""
     now = [0.0]
     monkeypatch.setattr(recording.rollouts.recorder, "_clock", lambda: now[0])
@@ -305,9 +297,7 @@ async def test_answers_outside_of_a_change_are_bounded_by_the_second(
     assert (await recording.tell("s", row=1, right=True)).status_code == 404
 
 
-async def test_only_judged_answers_to_the_own_tenant_are_recorded(
-    recording: Shop, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_only_judged_answers_to_the_own_tenant_are_recorded(recording, bert, make_artifact):
     """An embedding is neither right nor wrong, and a caller of another tenant's public adapter does not judge it."""
     await recording.running.upload(make_artifact(bert, "bitfit", name="e", task_type="embedding"))
     await recording.ask("e", task="e")
@@ -369,9 +359,7 @@ async def test_another_replica_takes_feedback_and_decides(serve: Serve, own_shop
     assert len(entries) == 1
 
 
-async def test_feedback_waits_for_the_report_of_another_replica(
-    serve: Serve, own_shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_feedback_waits_for_the_report_of_another_replica(serve, own_shop, monkeypatch):
     """Which comes every second."""
     monkeypatch.setattr(rollouts, "_WAIT_SECONDS", 0.2)
     sleep = asyncio.sleep

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.batch.row import Row
-from peltier_client.errors import InferenceFailed, InvalidInput, PeltierError, QueueFull
+from peltier_client.errors import InferenceFailed, InvalidInput, QueueFull
 from peltier_server.extensions.rollouts import recorder
 from peltier_server.inference.prediction import Prediction
 from peltier_server.queue.ticket import Terms
@@ -156,9 +156,7 @@ async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, mon
 
 
 @pytest.mark.parametrize("refusal", [InvalidInput("the input has no text"), QueueFull("9 tokens wait")])
-async def test_refusals_say_nothing_about_a_version(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, refusal: PeltierError
-) -> None:
+async def test_refusals_say_nothing_about_a_version(shop, monkeypatch, refusal):
     """Neither of an input nor by a full queue: nothing is counted or shadowed."""
 
     async def refuse(*_: Any) -> Any:

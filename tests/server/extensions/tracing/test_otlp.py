@@ -3,11 +3,10 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
-from peltier_backbone.backbone import Backbone
 from peltier_server.extensions.tracing.extension import asks_for_traces, create_tracing
 from peltier_server.logs.logs import JsonFormatter, Redactor
 from peltier_server.settings import SettingsError
@@ -40,9 +39,7 @@ async def predict(running: Running, sampled: str = "01") -> None:
     assert {answer.status_code for answer in await asyncio.gather(*calls)} == {200}
 
 
-async def test_a_request_is_traced_through_its_phases(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_request_is_traced_through_its_phases(collector, serve, bert, make_artifact):
     """The spans continue the caller's trace, follow each other, and name who asked for what."""
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
@@ -71,9 +68,7 @@ async def test_a_request_is_traced_through_its_phases(
     assert {values(one.attributes)["service.name"] for one in collector.resources} == {"peltier-of-a-test"}
 
 
-async def test_the_span_of_a_batch_links_its_requests(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_the_span_of_a_batch_links_its_requests(collector, serve, bert, make_artifact):
     """And each request's computation links its batch, which is in a trace of its own."""
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
@@ -102,9 +97,7 @@ async def test_a_refused_request_is_an_error(collector: Collector, serve: Serve)
     }
 
 
-async def test_an_unsampled_trace_has_no_spans(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_an_unsampled_trace_has_no_spans(collector, serve, bert, make_artifact):
     """The caller's decision holds, also for batches of its requests alone."""
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
@@ -114,9 +107,7 @@ async def test_an_unsampled_trace_has_no_spans(
     assert {link.span_id for batch in collector.named("batch") for link in batch.links} == {other.span_id}
 
 
-async def test_the_parts_of_a_mixed_request_are_phases_of_it(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_the_parts_of_a_mixed_request_are_phases_of_it(collector, serve, bert, make_artifact):
     """At most 256, and the request's span says how many there were more."""
     async with serve() as running:
         await running.upload(make_artifact(bert, name="a"))
@@ -137,9 +128,7 @@ async def test_a_span_keeps_the_beginning_of_a_long_task(collector: Collector, s
     assert values(resolved.attributes)["peltier.task"] == "x" * 200
 
 
-async def test_a_generated_text_is_traced(
-    collector: Collector, serve: Serve, t5: Backbone, t5_directory: object, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_generated_text_is_traced(collector, serve, t5, t5_directory, make_artifact):
     """With the same phases; it is computed over many steps, so no batch is its own."""
     async with serve(backbone=t5_directory) as running:
         await running.upload(make_artifact(t5, name="a", task_type="text2text"))
@@ -148,10 +137,7 @@ async def test_a_generated_text_is_traced(
     assert {span.name for span in collector.spans if span.parent_span_id == request.span_id} == PHASES
 
 
-async def test_log_records_have_the_ids_of_the_trace(
-    collector: Collector, serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes],
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+async def test_log_records_have_the_ids_of_the_trace(collector, serve, bert, make_artifact, caplog):
     """A line of JSON names the request, its tenant, adapter and version, and the span that a trace viewer finds."""
     lines = list[dict[str, object]]()
 
@@ -177,10 +163,7 @@ async def test_log_records_have_the_ids_of_the_trace(
     assert (line["tenant"], line["adapter"], line["version"]) == ("default", "a", 1)
 
 
-async def test_a_collector_that_is_down_costs_no_request(
-    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+async def test_a_collector_that_is_down_costs_no_request(serve, bert, make_artifact, monkeypatch, caplog):
     """The log says once that it did not answer."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")

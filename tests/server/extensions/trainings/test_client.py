@@ -55,9 +55,7 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(bert, "bitfit")
 
 
-async def test_examples_become_an_adapter_that_answers(
-    world: Listening, key: str, client: AsyncClient, worker: PlayedWorker, artifact: bytes
-) -> None:
+async def test_examples_become_an_adapter_that_answers(world, key, client, worker, artifact):
     """`client.train` waits, in ordinary code, for the version that then answers by its alias."""
 
     def train() -> tuple[str | None, str | None]:

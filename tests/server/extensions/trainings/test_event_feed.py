@@ -27,9 +27,7 @@ async def feed(running: Running) -> EventFeed:
     return running.app.state.started[Trainings].event_feed
 
 
-async def test_a_silent_training_gives_heartbeats(
-    feed: EventFeed, training: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_training_gives_heartbeats(feed, training, monkeypatch):
     """After its events; the registry is not read again meanwhile."""
     monkeypatch.setattr(event_feed, "_TICKS_OF_SILENCE", 2)
     events = feed.events("default", training, 0, lambda: False)

@@ -47,9 +47,7 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(bert, "bitfit")
 
 
-async def test_chats_become_a_model(
-    client: openai.AsyncOpenAI, world: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
-) -> None:
+async def test_chats_become_a_model(client, world, key, worker, file_id, artifact):
     """With the suffix as its name; the job has what was asked, and the events are those of the training."""
     job = await client.fine_tuning.jobs.create(
         model="bitfit",
@@ -92,9 +90,7 @@ async def test_chats_become_a_model(
     assert "film" in [model.id async for model in client.models.list()]
 
 
-async def test_checkpoints_are_the_validated_steps(
-    client: openai.AsyncOpenAI, world: Listening, key: str, worker: PlayedWorker, file_id: str, artifact: bytes
-) -> None:
+async def test_checkpoints_are_the_validated_steps(client, world, key, worker, file_id, artifact):
     """Newest first, in pages. At the end that which the worker kept, of two that are as good, has the name of the
     published version."""
     jobs = client.fine_tuning.jobs
@@ -162,9 +158,7 @@ async def test_pause_resume_cancel_and_lists(client: openai.AsyncOpenAI, world: 
         ({"hyperparameters": {"n_epochs": 0}}, "hyperparameters.n_epochs"),
     ],
 )
-async def test_what_is_refused(
-    client: openai.AsyncOpenAI, file_id: str, asked: dict[str, object], sentence: str
-) -> None:
+async def test_what_is_refused(client, file_id, asked, sentence):
     """In OpenAI's shape, with a sentence."""
     with pytest.raises(openai.BadRequestError, match=sentence):
         await client.fine_tuning.jobs.create(**{"model": "bitfit", "training_file": file_id, **asked})  # type: ignore[arg-type]

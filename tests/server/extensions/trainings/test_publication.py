@@ -69,9 +69,7 @@ def count(running: Running, result: str) -> float:
     return running.service.metrics.group(TrainingMetrics).publications.labels(result)._value.get()
 
 
-async def test_an_adapter_is_published_in_its_owners_name(
-    caller: Running, worker: PlayedWorker, artifact: bytes
-) -> None:
+async def test_an_adapter_is_published_in_its_owners_name(caller, worker, artifact):
     """As the next version of the task, which is in the audit log as any upload; the metrics count it."""
     before = count(caller, "published")
     training_id = await train(caller, worker, artifact, task="sst2", publish={"alias": "best"})
@@ -89,9 +87,7 @@ async def test_two_servers_hold_trainings_by_two_names(caller: Running) -> None:
     assert other._name != caller.app.state.started[Trainings].publisher._name
 
 
-async def test_a_guarded_adapter_is_a_candidate_first(
-    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_guarded_adapter_is_a_candidate_first(caller, worker, bert, make_artifact):
     """The alias means the version before, and the rollout is in its owner's name; the first version of an alias has
     nothing to be compared with, so the alias means it at once."""
     publish = {"alias": "best", "guard": {"shadow": True, "margin": 0.05}}
@@ -107,9 +103,7 @@ async def test_a_guarded_adapter_is_a_candidate_first(
 
 
 @pytest.mark.slow
-async def test_a_guarded_change_that_cannot_begin_fails_the_training(
-    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_guarded_change_that_cannot_begin_fails_the_training(caller, worker, bert, make_artifact):
     """And publishes nothing; resumed after the obstacle is gone, the training succeeds."""
     publish = {"alias": "best", "guard": {"share": 0.5}}
     for number in (1, 2):
@@ -128,9 +122,7 @@ async def test_a_guarded_change_that_cannot_begin_fails_the_training(
     assert (await caller.client.get("/v1/adapters/sst2/aliases/best")).json()["rollout"]["candidate"] == 3
 
 
-async def test_a_guarded_change_begins_once(
-    caller: Running, worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_guarded_change_begins_once(caller, worker, bert, make_artifact):
     """A replica that repeats the publication of another one finds the change in progress."""
     publish = {"alias": "best", "guard": {"shadow": True}}
     for number in (1, 2, 2):
@@ -149,9 +141,7 @@ async def test_a_guarded_change_begins_once(
         ({"alias": "best", "guard": {}}, "a guard has either a share between 0 and 1, or shadow: true"),
     ],
 )
-async def test_a_guard_that_cannot_be_is_refused_before_the_training(
-    caller: Running, publish: dict[str, object], sentence: str
-) -> None:
+async def test_a_guard_that_cannot_be_is_refused_before_the_training(caller, publish, sentence):
     """In one sentence."""
     body = {**BODY, "task_type": "regression", "publish": publish}
     answer = await caller.client.post("/v1/trainings", json=body)
@@ -182,18 +172,14 @@ async def test_a_refused_adapter_fails_its_training_with_the_reason(caller: Runn
     assert count(caller, "refused") == before + 1
 
 
-async def test_a_quota_that_is_reached_fails_the_training(
-    caller: Running, worker: PlayedWorker, artifact: bytes
-) -> None:
+async def test_a_quota_that_is_reached_fails_the_training(caller, worker, artifact):
     """With the sentence of an upload beyond it."""
     await caller.limit(max_adapters=0)
     found = await ended(caller, await train(caller, worker, artifact))
     assert f"tenant {caller.tenant!r} has 0 adapters and may have 0" in found["reason"]
 
 
-async def test_missing_bytes_fail_the_training(
-    caller: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_bytes_fail_the_training(caller, worker, artifact, monkeypatch):
     """Without the address of the store."""
     settle = worker.registry.trainings.settle
 
@@ -207,14 +193,7 @@ async def test_missing_bytes_fail_the_training(
 
 
 @pytest.mark.parametrize("failure", [BlobStoreFull("the disk is full"), QueueFull("262144 tokens wait")])
-async def test_a_failing_store_and_a_full_queue_are_tried_again(
-    caller: Running,
-    worker: PlayedWorker,
-    artifact: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    failure: Exception,
-) -> None:
+async def test_a_failing_store_and_a_full_queue_are_tried_again(caller, worker, artifact, monkeypatch, caplog, failure):
     """When the lease has ended, by whoever claims the training then."""
     lease, publish, calls = queue.LEASE, Publisher.publish, list[object]()
 
@@ -232,13 +211,7 @@ async def test_a_failing_store_and_a_full_queue_are_tried_again(
     assert [one.levelno for one in caplog.records if "cannot be published now" in one.message] == [logging.WARNING]
 
 
-async def test_a_failure_that_nothing_explains_ends_the_training(
-    caller: Running,
-    worker: PlayedWorker,
-    artifact: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_failure_that_nothing_explains_ends_the_training(caller, worker, artifact, monkeypatch, caplog):
     """After three attempts; the log has the traceback, the owner a sentence."""
 
     async def fail(*_: Any) -> None:
@@ -254,9 +227,7 @@ async def test_a_failure_that_nothing_explains_ends_the_training(
     assert sum(one.exc_info is not None for one in caplog.records) == 3
 
 
-async def test_a_replica_that_dies_leaves_the_adapter_to_another(
-    running: Running, own_worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replica_that_dies_leaves_the_adapter_to_another(running, own_worker, artifact, monkeypatch):
     """Which publishes it when the lease has ended; the dead one's late answer changes nothing."""
     monkeypatch.setattr(queue, "LEASE", queue.LEASE * 0)
     dead = await Registry.open(running.service.settings.store.registry)
@@ -269,9 +240,7 @@ async def test_a_replica_that_dies_leaves_the_adapter_to_another(
     assert (await ended(running, training_id))["adapter"] == "demo@1"
 
 
-async def test_a_killed_replica_leaves_nothing_to_be_published_twice(
-    running: Running, own_worker: PlayedWorker, bert: Backbone, make_artifact: Callable[..., bytes]
-) -> None:
+async def test_a_killed_replica_leaves_nothing_to_be_published_twice(running, own_worker, bert, make_artifact):
     """After whichever of its transactions it ends, also before it has the answer: the next replica ends the training,
     and what the owner has said of the alias since then stays."""
     publisher, num_moved = running.app.state.started[Trainings].publisher, 0
@@ -317,9 +286,7 @@ def killed_after(running: Running, count: int, *, is_answered: bool) -> Iterator
             yield
 
 
-async def test_no_time_is_lost_between_the_worker_and_the_publication(
-    caller: Running, worker: PlayedWorker, artifact: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_time_is_lost_between_the_worker_and_the_publication(caller, worker, artifact, monkeypatch):
     """A change of the registry wakes the publisher, which would otherwise look after half a minute."""
     turns, looked = caller.app.state.started[Trainings].publisher._turns, threading.Event()
     look = turns._take_turn

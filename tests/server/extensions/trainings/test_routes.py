@@ -109,9 +109,7 @@ async def test_examples_become_a_live_adapter(house: House, worker: PlayedWorker
     assert answer.status_code == 200, answer.text
 
 
-async def test_inline_rows_are_stored_until_the_training_ends(
-    house: House, worker: PlayedWorker, artifact: bytes
-) -> None:
+async def test_inline_rows_are_stored_until_the_training_ends(house, worker, artifact):
     """As a file of their own, which no list shows; one that was uploaded stays."""
     uploaded = (await house.upload("v.jsonl", b'{"text": "x", "label": "good"}\n')).json()["id"]
     made = await create(house, validation_file_id=uploaded)
@@ -124,9 +122,7 @@ async def test_inline_rows_are_stored_until_the_training_ends(
     assert (await house.a.get(f"/v1/files/{uploaded}")).status_code == 200
 
 
-async def test_files_that_a_training_owns_are_deleted_with_it(
-    house: House, worker: PlayedWorker, artifact: bytes
-) -> None:
+async def test_files_that_a_training_owns_are_deleted_with_it(house, worker, artifact):
     """A second training of such a file is refused."""
     line = b'{"text": "x", "label": "good"}\n{"text": "y", "label": "bad"}\n'
     uploaded = (await house.upload("t.jsonl", line)).json()["id"]
@@ -381,9 +377,7 @@ async def test_lists_have_no_requests(house: House) -> None:
         ),
     ],
 )
-async def test_labels_that_no_artifact_may_have_are_refused(
-    caller: Running, change: dict[str, Any], problem: str
-) -> None:
+async def test_labels_that_no_artifact_may_have_are_refused(caller, change, problem):
     """With their rows, before the training waits for a worker."""
     answer = await caller.client.post("/v1/trainings", json={**BODY, **change})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from peltier_server.app import create_app
-from peltier_server.extensions.settings import Settings
 from peltier_server.extensions.trainings import worker_process
 from peltier_server.extensions.trainings.worker_process import WorkerProcess, worker_command, worker_environment
 from peltier_server.settings import SettingsError
@@ -58,9 +57,7 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., 
         await one.close()
 
 
-async def test_a_worker_that_dies_is_started_again(
-    start: Callable[..., WorkerProcess], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_that_dies_is_started_again(start, caplog):
     """The log says with which status it ended."""
     worker = start(_WAITS)
     await until(lambda: worker.pid)
@@ -70,9 +67,7 @@ async def test_a_worker_that_dies_is_started_again(
     assert "the worker beside the server ended with status -9; it is started again in 0.01 s" in caplog.text
 
 
-async def test_the_pause_grows_while_it_ends_at_once(
-    start: Callable[..., WorkerProcess], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_pause_grows_while_it_ends_at_once(start, caplog):
     """It doubles."""
     worker = start("raise SystemExit(1)")
     await until(lambda: worker.num_starts == 3)
@@ -90,9 +85,7 @@ async def test_it_ends_with_the_server(start: Callable[..., WorkerProcess]) -> N
     assert not is_alive(pid)
 
 
-async def test_one_that_does_not_end_is_killed(
-    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_one_that_does_not_end_is_killed(start, monkeypatch, tmp_path):
     """After a while, with the processes that it has started."""
     monkeypatch.setattr(worker_process, "MAX_STOP_SECONDS", 0.05)
     note = tmp_path / "note"
@@ -101,9 +94,7 @@ async def test_one_that_does_not_end_is_killed(
     await assert_ended(worker, note)
 
 
-async def test_one_that_the_server_has_not_heard_of_yet_is_killed(
-    start: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_one_that_the_server_has_not_heard_of_yet_is_killed(start, monkeypatch, tmp_path):
     """The event loop is busy from the moment in which the worker is started."""
     monkeypatch.setattr(worker_process, "MAX_STOP_SECONDS", 0.05)
     note = tmp_path / "note"
@@ -156,9 +147,7 @@ async def test_a_killed_server_takes_its_worker_along(bert_directory: Path, tmp_
         server.end()
 
 
-def test_it_works_on_the_servers_store_at_the_lowest_priority(
-    settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_works_on_the_servers_store_at_the_lowest_priority(settings_of, monkeypatch):
     """Neither the command line nor its environment has a secret of the server."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "k" * 40)
     settings = settings_of(worker=True)
@@ -171,9 +160,7 @@ def test_it_works_on_the_servers_store_at_the_lowest_priority(
     assert WorkerProcess.of(settings_of()) is None
 
 
-def test_a_missing_package_is_named_with_its_extra(
-    settings_of: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_its_extra(settings_of, monkeypatch):
     """Before the server starts."""
     monkeypatch.setattr(worker_process, "find_spec", lambda _: None)
     remedy = r'pip install "peltier\[training\]", or make install in a clone'

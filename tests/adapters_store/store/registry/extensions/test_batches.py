@@ -26,9 +26,7 @@ async def claimed(registry: Registry, replica: str = "r1") -> StoredBatch:
     return batch
 
 
-async def add_part(
-    registry: Registry, batch: StoredBatch, first: int, completed: int, failed: int, replica: str = "r1"
-) -> None:
+async def add_part(registry, batch, first, completed, failed, replica="r1"):
     data = f"{batch.id}{first}".encode()
     reservation = await registry.reserve(digest_of(data))
     part = BatchPart(first, reservation.digest, len(data), completed, failed)

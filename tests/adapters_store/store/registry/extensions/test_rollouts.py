@@ -2,11 +2,9 @@
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from peltier_client.protocol.rollouts import RolloutGuard
@@ -49,13 +47,7 @@ def answer(rollout: StoredRollout, request_id: str, version: int, said: str, sha
     return StoredAnswer("acme", request_id, 0, "sst2", rollout.id, version, said, shadow, "hash", datetime.now(UTC))
 
 
-async def report(
-    rollouts: RolloutRegistry,
-    answers: Sequence[StoredAnswer] = (),
-    *,
-    counts: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-    keep: Retention = KEEP,
-) -> list[StoredRollout]:
+async def report(rollouts, answers=(), *, counts=MappingProxyType({}), keep=KEEP):
     """The next report of a replica."""
     return await rollouts.report(Report("r1", next(_NUMBERS), counts, answers), keep)
 
@@ -90,9 +82,7 @@ async def test_a_candidate_that_is_rolled_back_leaves_no_trace(registry: Registr
     assert (await registry.rollback_alias("acme", "sst2", "live", actor="ann")).split == {1: 1.0}
 
 
-async def test_a_shadow_changes_the_alias_only_when_it_is_promoted(
-    registry: Registry, rollouts: RolloutRegistry
-) -> None:
+async def test_a_shadow_changes_the_alias_only_when_it_is_promoted(registry, rollouts):
     """Nor has its history an entry before. Replicas learn of it by the adapter, and its version cannot be deleted."""
     (before,) = (await registry.snapshot()).adapters
     history = await registry.alias_history("acme", "sst2", "live")
@@ -145,9 +135,7 @@ async def test_a_change_by_hand_ends_it(registry: Registry, rollouts: RolloutReg
 
 
 @pytest.mark.parametrize(("share", "split"), [(None, {1: 1.0}), (0.25, {1: 0.75, 2: 0.25})])
-async def test_a_change_to_the_very_split_of_a_rollout_ends_it(
-    registry: Registry, rollouts: RolloutRegistry, url: str, share: float | None, split: Mapping[int, float]
-) -> None:
+async def test_a_change_to_the_very_split_of_a_rollout_ends_it(registry, rollouts, url, share, split):
     """Whichever replica began it, and though the same versions go on to answer; another candidate may be tried then."""
     async with opened(url) as other:
         await start(other.rollouts, share)

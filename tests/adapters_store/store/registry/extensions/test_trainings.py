@@ -418,9 +418,7 @@ async def test_a_cancellation_replaces_a_pause(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize(("wish", "state"), [("pause", "paused"), ("cancel", "cancelled")])
-async def test_no_wish_waits_for_a_dead_worker(
-    registry: Registry, dead: Callable[[], None], wish: str, state: str
-) -> None:
+async def test_no_wish_waits_for_a_dead_worker(registry, dead, wish, state):
     """Whether the worker dies before the wish or after it."""
     before, after = await add_training(registry), await add_training(registry)
     await claimed(registry)
@@ -614,9 +612,7 @@ async def test_the_request_of_a_training_counts_for_the_quota_of_bytes(registry:
     assert [one.id for one in await registry.trainings.list("acme")] == [training.id]
 
 
-async def test_unfinished_trainings_are_bounded_without_a_quota(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unfinished_trainings_are_bounded_without_a_quota(registry, monkeypatch):
     """A quota names another number."""
     monkeypatch.setattr(training_owner, "MAX_TRAININGS", 1)
     await add_training(registry)
