@@ -37,7 +37,7 @@ CAUSES = (
             "tests/backbone/native/test_aarch64.py",
             "tests/backbone/native/test_emulated_models.py",
             "tests/backbone/native/test_object_code.py",
-            "tests/fuzz/test_fuzz_kernels.py",
+            "tests/fuzz/test_fuzzers.py",
         ),
         also=(
             "tests/backbone/native",
@@ -63,7 +63,7 @@ CAUSES = (
         "readers of foreign bytes",
         (f"{_ADAPTERS}/artifact/*", f"{_ADAPTERS}/importers/*", f"{_SERVER}/http/*", f"{_SERVER}/protocols/*",
          f"{_SERVER}/extensions/*"),
-        tests=("tests/fuzz/test_fuzz_artifact.py", "tests/fuzz/test_fuzzers.py"),
+        tests=("tests/fuzz/test_fuzzers.py",),
     ),
     Cause(
         "registry",

@@ -8,7 +8,7 @@ import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
 
-from tests.crash.publisher import Publisher, Specimen
+from tests.crash.callers import Publisher, Specimen
 from tests.support.server_process import Server
 
 _NUM_PUBLISHERS = 4

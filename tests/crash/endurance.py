@@ -53,8 +53,7 @@ from benchmarks.common.adapters import make_bytes, make_task
 from benchmarks.common.committed import processor
 from benchmarks.common.harness import create_parser
 from benchmarks.common.memory import ProcessMemory
-from tests.crash.operator import Operator
-from tests.crash.publisher import Publisher, Specimen, Tally
+from tests.crash.callers import Operator, Publisher, Specimen, Tally
 from tests.support.server_process import Server
 from tests.support.small_tokenizers import TEXTS, word_piece
 

@@ -16,7 +16,7 @@ import pytest
 from peltier_store.registry.database import database_url
 from peltier_store.registry.extensions.registry import Registry
 
-from tests.crash.publisher import Publisher, Tally
+from tests.crash.callers import Publisher, Tally
 from tests.support.fault_proxy import FaultProxy, Mode
 from tests.support.postgres_server import run_postgres
 from tests.support.server_process import Server

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.crash.publisher import Specimen
+from tests.crash.callers import Specimen
 from tests.support.server_process import Server
 
 # Mounts a small disk for one process and its children, which need not be root.

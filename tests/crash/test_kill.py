@@ -14,7 +14,7 @@ from peltier_store.location import StoreLocation
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.verification import VerificationReport, verify_store
 
-from tests.crash.publisher import Publisher, Tally
+from tests.crash.callers import Publisher, Tally
 from tests.support.server_process import Server
 
 # Each round is a start of the server, a burst of changes and a kill: CRASH_ROUNDS=100 takes some ten minutes.
