@@ -66,7 +66,6 @@ def test_a_dragged_split_moves_the_shares_of_requests(open_tab: Open, site: Site
 
 
 def test_the_keyboard_moves_a_split_by_one_percent(open_tab: Open, two_versions: str) -> None:
-    """As every slider."""
     page = open_tab().open(f"/adapters/{two_versions}")
     border = page.get_by_role("slider")
     border.focus()

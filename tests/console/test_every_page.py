@@ -33,7 +33,6 @@ def test_the_list_of_pages_is_complete(open_tab: Open) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_tab: Open, theme: Theme) -> None:
-    """On any page, in this theme."""
     visitor, axe, found = open_tab(theme=theme), Axe(), list[str]()
     for path in PAGES:
         page = visitor.open(path)
@@ -67,7 +66,6 @@ def test_a_phone_shows_that_a_table_has_more_columns(open_tab: Open) -> None:
 
 
 def test_an_unknown_page_leads_back(open_tab: Open) -> None:
-    """It says that there is no such page."""
     visitor = open_tab()
     visitor.page.goto(f"{visitor.url}/console/#/nowhere")
     expect(visitor.main).to_contain_text("There is no such page")

@@ -37,7 +37,6 @@ WRONG = "plt_wrongkey_" + "0" * 43
 
 
 def test_the_address_of_the_server_shows_the_console(open_tab: Open, site: Site) -> None:
-    """A visitor who types it sees the adapters."""
     visitor = open_tab()
     visitor.page.goto(site.url)
     visitor.settle()
@@ -46,7 +45,6 @@ def test_the_address_of_the_server_shows_the_console(open_tab: Open, site: Site)
 
 
 def test_a_link_to_a_page_survives_a_reload(open_tab: Open) -> None:
-    """The address after `#` says which page."""
     visitor = open_tab()
     page = visitor.open("/playground")
     title = page.locator("h1").inner_text()
@@ -69,7 +67,6 @@ def test_a_server_with_keys_asks_for_one(open_tab: Open) -> None:
 
 
 def test_a_server_without_keys_says_that_none_is_needed(browser: Browser, tmp_path: Path) -> None:
-    """In the bar, and in the dialog that takes a key."""
     server = Server(tmp_path / "log", "--backbone", "minilm", "--store", str(tmp_path / "store"))
     try:
         visitor = Visitor(browser, server.wait_until_ready().url)
@@ -135,7 +132,6 @@ def test_the_keyboard_reaches_every_page(open_tab: Open) -> None:
 
 
 def test_the_theme_is_the_systems_until_the_visitor_chooses(open_tab: Open) -> None:
-    """And the choice survives a reload."""
     visitor = open_tab(theme="dark")
     page = visitor.open("/adapters")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -74,7 +74,6 @@ def test_a_copied_command_asks_the_same(open_tab: Open, site: Site) -> None:
 
 
 def test_several_tasks_answer_one_text(open_tab: Open) -> None:
-    """Side by side."""
     page = open_tab().open("/playground?mode=several&tasks=banking77,clinc150")
     page.get_by_role("textbox", name="Text").fill(TEXT)
     page.get_by_role("button", name="Predict").click()
@@ -83,7 +82,6 @@ def test_several_tasks_answer_one_text(open_tab: Open) -> None:
 
 
 def test_a_pasted_table_is_one_mixed_batch(open_tab: Open) -> None:
-    """A row whose task is unknown fails alone."""
     page = open_tab().open("/playground?mode=batch")
     page.get_by_label("Rows").fill(f"banking77\t{TEXT}\nclinc150\t{TEXT}\nnothing\t{TEXT}")
     page.get_by_role("button", name="Predict 3 rows").click()

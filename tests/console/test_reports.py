@@ -26,7 +26,6 @@ def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:
 
 
 def test_another_file_is_refused_in_a_sentence(open_tab: Open) -> None:
-    """The page stays as it was."""
     page = open_tab().open("/reports")
     file = {"name": "other.json", "mimeType": "application/json", "buffer": b'{"a": 1}'}
     page.get_by_label("Report files").set_input_files(file)

@@ -32,7 +32,6 @@ def test_a_new_key_is_shown_once_and_works_until_it_is_revoked(open_tab: Open, s
 
 
 def test_the_audit_log_shows_who_did_it(open_tab: Open, site: Site) -> None:
-    """And a filter leaves the other actions out."""
     _, prefix = site.create_key(MANY)
     page = open_tab().open("/audit")
     expect(page.locator("main")).to_contain_text(prefix)

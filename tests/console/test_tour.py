@@ -56,7 +56,6 @@ def test_a_visitor_without_a_key_sees_no_tour(open_tab: Open) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing_serious_in_the_tour(open_tab: Open, theme: Theme, width: int) -> None:
-    """And it is within a narrow window."""
     page = open_tab(theme=theme, width=width, is_first_visit=True).open("/adapters")
     expect(page.get_by_role("dialog", name="Adapters")).to_be_in_viewport(ratio=1)
     faults = Axe().run(page).response["violations"]

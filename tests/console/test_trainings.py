@@ -116,7 +116,6 @@ def test_curves_grow_while_the_training_runs(open_tab: Open, site: Site, play: P
 
 
 def test_a_training_is_cancelled_and_deleted_after_a_question(open_tab: Open, site: Site) -> None:
-    """Both ask first. A paused one can be resumed."""
     training = begin(site, "doomed")
     page = open_tab().open(f"/trainings/{training}")
     page.get_by_role("button", name="Pause").click()

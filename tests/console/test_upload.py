@@ -39,7 +39,6 @@ def without_tensors(artifact: bytes) -> bytes:
 
 
 def test_a_dropped_artifact_answers_at_once(open_tab: Open, site: Site) -> None:
-    """Under the name that was given."""
     name = f"dropped-{uuid4().hex[:8]}"
     page = open_tab().open("/upload")
     page.get_by_label("Name").fill(name)

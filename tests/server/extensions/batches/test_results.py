@@ -9,7 +9,6 @@ from peltier_server.extensions.batches.results import LineFile, ResultsError
 
 
 def test_lines_of_several_threads_do_not_mix() -> None:
-    """Each is where `add` says."""
     file, lines = LineFile(), [b"%d" % number * 50 + b"\n" for number in range(500)]
     with ThreadPoolExecutor(8) as threads:
         places = list(threads.map(file.add, lines))
@@ -28,7 +27,6 @@ def test_a_line_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_disk_is_an_error_of_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reason of the system."""
 
     def fail(*_: Any) -> int:
         raise OSError(28, "No space left on device")

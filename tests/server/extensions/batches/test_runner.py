@@ -147,7 +147,6 @@ def test_each_answer_is_that_of_the_route(client: openai.OpenAI) -> None:
     ],
 )
 def test_other_endpoints_answer_too(client: openai.OpenAI, endpoint: str, body: object) -> None:
-    """With their whole bodies."""
     done = ended(client, begin(client, [line(0, body, endpoint)], endpoint))
     (found,) = rows(client, done.output_file_id)
     assert len(found["response"]["body"]["results"]) in (1, 3)
@@ -188,7 +187,6 @@ def test_a_batch_with_invalid_lines_fails(client, lines, problems):
 
 
 def test_wrong_batches_are_refused(client: openai.OpenAI) -> None:
-    """With one sentence in OpenAI's shape."""
     data = b'{"text": "good", "label": "yes"}\n'
     examples = client.files.create(file=("a.jsonl", data), purpose="fine-tune").id
     with pytest.raises(openai.BadRequestError, match=r"purpose of the file .* is 'fine-tune', not 'batch'"):
@@ -206,7 +204,6 @@ def test_wrong_batches_are_refused(client: openai.OpenAI) -> None:
 
 
 def test_pages_have_the_newest_batches_first(client: openai.OpenAI) -> None:
-    """The client reads all of them page by page."""
     made = [begin(client, embeddings(1)).id for _ in range(3)]
     assert [batch.id for _, batch in zip(made, client.batches.list(limit=1), strict=False)] == made[::-1]
 
@@ -289,7 +286,6 @@ def test_a_batch_that_waits_for_a_quota_holds_up_no_other(client, spent, monkeyp
 
 
 def test_a_row_of_invisible_characters_has_an_error(client: openai.OpenAI) -> None:
-    """The other rows are answered."""
     blank = line(0, {"model": "_backbone", "input": "\u200b\u00ad\ufeff"})
     batch = ended(client, begin(client, [blank, embeddings(2)[1]]))
     (answered,), (failed,) = rows(client, batch.output_file_id), rows(client, batch.error_file_id)
@@ -406,7 +402,6 @@ def test_batches_are_queued_behind_live_requests(client: openai.OpenAI, listenin
 
 
 def test_the_client_of_the_server_has_batches_too(listening: Listening) -> None:
-    """From the file of requests to that of answers."""
     data = "".join(f"{json.dumps(one)}\n" for one in embeddings(3)).encode()
     with Client(listening.url, api_key=ADMIN) as client:
         file = client.files.create(data, "rows.jsonl", purpose="batch")
@@ -422,7 +417,6 @@ def test_the_client_of_the_server_has_batches_too(listening: Listening) -> None:
 
 
 def test_completions_are_answered_on_a_t5(listen: Listen, t5: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """As by their route."""
     with listen(backbone=t5.name) as other:
         other.upload(make_artifact(t5, "lora", task_type="text2text"))
         with openai.OpenAI(base_url=f"{other.url}/v1", api_key="none", max_retries=0) as client:

@@ -138,7 +138,6 @@ async def test_an_integer_that_means_two_labels_is_a_problem(caller: Running) ->
     ],
 )
 async def test_a_wrong_request_is_refused_in_one_sentence(caller, change, message):
-    """It names the value and the rule."""
     content = json.dumps({**two(["no"], ["no"], ["yes"]), **change}).encode()
     response = await caller.client.post("/v1/compare", content=content, headers={"content-type": "application/json"})
     assert response.status_code == 422, response.text

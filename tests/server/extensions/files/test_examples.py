@@ -76,7 +76,6 @@ def test_every_line_counts_as_work(name: str, data: bytes, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_blank_lines_are_bounded(name: str) -> None:
-    """As rows are."""
     assert refusal(name, b"\n" * 1001) == "the file has more than 1000 blank lines, which is the maximum"
 
 
@@ -104,7 +103,6 @@ def test_a_row_of_many_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_a_line_that_is_no_example_is_named(data: bytes, message: str) -> None:
-    """With the rule that it breaks."""
     assert refusal("a.jsonl", data) == message
 
 
@@ -118,12 +116,10 @@ def test_a_line_that_is_no_example_is_named(data: bytes, message: str) -> None:
     ],
 )
 def test_a_table_that_is_none_is_refused(data: bytes, message: str) -> None:
-    """With the line."""
     assert refusal("a.csv", data) == message
 
 
 def test_rows_of_a_request_become_lines() -> None:
-    """Which the check accepts."""
     rows = [{"text": "é\n", "label": 1}, {"text": "b", "label": None}]
     data = to_jsonl("examples", rows)
     assert [json.loads(line) for line in data.splitlines()] == rows

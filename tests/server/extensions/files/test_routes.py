@@ -35,7 +35,6 @@ async def test_an_uploaded_file_can_be_read_back(house: House) -> None:
 
 
 async def test_files_are_listed_in_pages(house: House) -> None:
-    """The newest first; `after` continues."""
     ids = [(await house.upload(f"{number}.jsonl", JSONL)).json()["id"] for number in range(3)]
     first = (await house.a.get("/v1/files", params={"limit": 2, "purpose": "fine-tune"})).json()
     assert [one["id"] for one in first["data"]] == ids[:0:-1]
@@ -45,7 +44,6 @@ async def test_files_are_listed_in_pages(house: House) -> None:
 
 
 async def test_a_deleted_file_is_gone(house: House) -> None:
-    """From the list, by its id, and its content."""
     file_id = (await house.upload("a.jsonl", JSONL)).json()["id"]
     assert (await house.a.delete(f"/v1/files/{file_id}")).json() == {"id": file_id, "object": "file", "deleted": True}
     for call in (house.a.get(f"/v1/files/{file_id}"), house.a.delete(f"/v1/files/{file_id}")):
@@ -87,7 +85,6 @@ async def test_a_tenant_sees_its_own_files_only(house: House) -> None:
     ],
 )
 async def test_a_hostile_file_is_refused_in_one_sentence(house: House, name: str, data: bytes, message: str) -> None:
-    """With the line and the rule; nothing is kept."""
     answer = await house.upload(name, data)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input"), answer.text
     assert answer.json()["error"]["message"].startswith(message)
@@ -136,7 +133,6 @@ async def test_stored_files_count_for_the_quota_of_bytes(house: House) -> None:
 
 
 async def test_other_purposes_and_parts_are_refused(house: House) -> None:
-    """With the name of the part."""
     for form, message in (
         ({"purpose": "vision"}, "purpose is 'vision': input should be 'fine-tune' or 'batch'"),
         ({}, "purpose is missing"),

@@ -27,7 +27,6 @@ def _num_fields(message: Any) -> int:
     st.lists(st.text(max_size=3), max_size=3),
 )
 def test_every_field_counts(raw: list[bytes], tensors: list[tuple[str, list[bytes]]], outputs: list[str]) -> None:
-    """Those of tensors and of their contents too."""
     message = proto.ModelInferRequest(model_name="film", raw_input_contents=raw)
     for name, texts in tensors:
         message.inputs.add(name=name).contents.bytes_contents.extend(texts)
@@ -40,7 +39,6 @@ def test_every_field_counts(raw: list[bytes], tensors: list[tuple[str, list[byte
 
 @given(st.binary(max_size=40))
 def test_what_a_parser_reads_counts(data: bytes) -> None:
-    """Of any bytes that it accepts."""
     try:
         message = proto.ModelInferRequest.FromString(data)
     except DecodeError:

@@ -116,7 +116,6 @@ def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient
 
 
 def test_answers_are_those_of_http(client: triton.InferenceServerClient, listening: Listening) -> None:
-    """To the last bit, with the id of the request."""
     found = client.infer("film", [texts()], request_id="7", headers=HEADERS)
     right = post(listening, "/v1/tasks/film/predict", {"inputs": list(TEXTS)}).json()["predictions"]
     assert [one.decode() for one in found.as_numpy("label")] == [one["label"] for one in right]
@@ -173,7 +172,6 @@ def refusal(port: int, data: bytes) -> tuple[str, str]:
 
 
 def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: Listening) -> None:
-    """As pin and release."""
     owned = listening.service.catalog.get("default", "film").newest.owned
     client.load_model("film", headers=HEADERS)
     assert owned in listening.service.slots.device.pinned
@@ -428,7 +426,6 @@ def test_the_client_of_kserve_reads_answers(listening: Listening, port: int) -> 
 
 
 async def test_a_port_in_use_is_refused(listening: Listening, port: int, settings_of: Callable[..., object]) -> None:
-    """In one sentence."""
     second = GrpcServer(listening.app, settings_of(grpc_port=port))  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=rf"^grpc_port {port} cannot be bound on 127.0.0.1: it may be in use$"):
         await second.start()

@@ -143,7 +143,6 @@ WRONG: dict[str, Callable[[IdentityProvider], str]] = {
 
 @pytest.mark.parametrize("why", WRONG)
 async def test_a_wrong_token_is_refused(idp: IdentityProvider, why: str) -> None:
-    """For every kind of fault."""
     with pytest.raises(Unauthorized):
         await OidcTokens(idp.provider()).caller(WRONG[why](idp))
 
@@ -223,7 +222,6 @@ async def test_a_new_key_is_found(idp: IdentityProvider, monkeypatch: pytest.Mon
 
 
 async def test_a_key_that_is_withdrawn_ends(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the kept keys are no longer fresh."""
     monkeypatch.setattr(oidc, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(oidc, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(oidc, "_COURTESY_SECONDS", 60.0)

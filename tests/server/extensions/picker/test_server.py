@@ -150,7 +150,6 @@ _GET = f"GET {PATH} HTTP/1.1\r\n\r\n".encode()
     ids=["not HTTP", "too large", "two requests at once", "too late"],
 )
 async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seconds: float) -> None:
-    """The next one is served."""
     server = RoutingServer(Lifecycle(), load_settings({"stall_seconds": stall_seconds}))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.start(listener)

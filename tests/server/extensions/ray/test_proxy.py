@@ -54,14 +54,12 @@ async def _pieces(*pieces: bytes) -> AsyncIterator[bytes]:
     ids=["text", "empty", "pieces", "success"],
 )
 async def test_answers_of_applications_pass(answer: Response) -> None:
-    """Whole, whatever their status."""
     found = await ask(answer)
     expected = b"not here" if isinstance(answer, StreamingResponse) else answer.body
     assert (found.status_code, found.content) == (answer.status_code, expected)
 
 
 def test_ray_finds_the_middleware() -> None:
-    """By the name in its variable."""
     from ray.serve._private.http_util import validate_http_proxy_callback_return
     from ray.serve._private.utils import call_function_from_import_path
 

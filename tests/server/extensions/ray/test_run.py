@@ -101,7 +101,6 @@ def test_each_adapter_is_on_one_replica(fleet: Fleet) -> None:
 
 
 def test_an_answer_has_one_id(fleet: Fleet) -> None:
-    """The caller's id, or one of Ray's."""
     for sent in ({}, {"x_request_id": "mine"}):
         (found,) = ask(fleet.cluster, TASKS[0], **sent).headers.get_list("x-request-id")
         assert found == sent.get("x_request_id", found)

@@ -144,7 +144,6 @@ async def test_an_outage_ends_nothing(tasks: WorkerTasks, queue: Queue, workers:
 
 
 async def test_workers_end_with_their_server(tasks: WorkerTasks, queue: Queue, workers: Workers) -> None:
-    """They are cancelled, and waited for."""
     queue.waiting = 2
     await until(lambda: len(workers.running) == 2)
     await tasks.close()

@@ -50,7 +50,6 @@ def test_the_evidence_is_a_mean_of_products() -> None:
 
 
 def test_nothing_is_decided_without_counts() -> None:
-    """Until the end."""
     verdict = decide(rollout({}), NOW)
     assert verdict.state is None
     assert verdict.numbers["evidence"] == {"accuracy": 1, "errors": 1, "promotion": 1}
@@ -76,5 +75,4 @@ def test_what_decides(counts: Mapping[str, Any], state: str | None, reason: str)
 
 @pytest.mark.parametrize(("at_end", "state"), [("promote", "promoted"), ("roll_back", "rolled_back")])
 def test_the_end_decides(at_end: str, state: str) -> None:
-    """As the guard says."""
     assert decide(rollout({}, at_end=at_end), NOW + timedelta(hours=1)).state == state

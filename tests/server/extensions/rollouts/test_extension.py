@@ -40,7 +40,6 @@ async def test_a_server_without_rollouts_decides_none(serve, three, caplog):
 
 
 async def test_a_server_that_cannot_tell_whether_some_are_in_progress_says_so(serve, monkeypatch, caplog):
-    """Once, and it serves."""
 
     async def fail(_: RolloutRegistry) -> None:
         raise RegistryError("the registry 'x' failed: no route to it")

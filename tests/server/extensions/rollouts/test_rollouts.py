@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from peltier_backbone.backbone import Backbone
-from peltier_client.errors import InferenceFailed
 from peltier_server.catalog.sync import RegistrySync
 from peltier_server.extensions.rollouts import rollouts
 from peltier_store.registry.errors import RegistryError
@@ -51,25 +50,6 @@ async def test_a_better_candidate_is_promoted(shop: Shop) -> None:
     assert back.json()["versions"] == {"1": 1.0}
 
 
-async def test_a_worse_candidate_is_rolled_back(shop: Shop) -> None:
-    """With the sentence that says why."""
-    await shop.guard(share=0.5)
-    await judge(shop, 1)
-    state = await shop.state()
-    assert (state["state"], state["versions"]) == ("rolled_back", {"1": 1.0})
-    assert state["reason"].startswith("the candidate is less accurate: 0 of ")
-    assert state["evidence"]["accuracy"] >= state["needed"]["accuracy"] == 40
-
-
-async def test_nothing_is_decided_without_a_difference(shop: Shop) -> None:
-    """While both versions are right half of the time."""
-    await shop.guard(share=0.5)
-    for number in range(12):
-        await shop.ask(f"r{number}")
-        await shop.tell(f"r{number}", right=number % 2 == 0)
-    assert (await shop.state())["state"] == "running"
-
-
 @pytest.mark.parametrize(("at_end", "state"), [("promote", "promoted"), ("roll_back", "rolled_back")])
 async def test_time_runs_out(shop: Shop, at_end: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is undecided then is decided as the guard says, also without requests."""
@@ -101,15 +81,6 @@ async def test_an_answer_counts_once_though_the_registry_seems_to_fail(shop, mon
     monkeypatch.undo()
     counts = (await shop.state())["counts"]
     assert sum(counts[arm]["answers"] for arm in ("candidate", "incumbent")) == 20
-
-
-async def test_a_change_is_stopped(shop: Shop) -> None:
-    """The incumbent answers again; there is nothing to stop twice."""
-    await shop.guard(share=0.25)
-    stopped = (await shop.running.client.post("/v1/adapters/a/aliases/production/stop")).json()
-    assert (stopped["versions"], stopped["rollout"]["state"]) == ({"1": 1.0}, "stopped")
-    again = await shop.running.client.post("/v1/adapters/a/aliases/production/stop")
-    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
 
 
 async def test_an_alias_that_is_deleted_meanwhile_is_answered_as_it_was(shop, monkeypatch):
@@ -183,7 +154,6 @@ WRONG_GUARDS: list[tuple[dict[str, object], str]] = [
 
 
 async def test_wrong_guards(shop: Shop) -> None:
-    """One sentence each."""
     for guard, sentence in WRONG_GUARDS:
         refused = await shop.guard(**guard)
         assert (refused.status_code, sentence in refused.json()["error"]["message"]) == (422, True), refused.text
@@ -236,23 +206,6 @@ async def test_answers_that_are_not_judged_are_compared_by_errors(vectors: Shop,
     rollout = (await vectors.running.client.get("/v1/adapters/e/aliases/production")).json()["rollout"]
     assert sum(rollout["counts"]["errors"].values()) > 0
     assert not {"accuracy", "disagreement"} & set(rollout["counts"])
-
-
-async def test_a_candidate_without_judged_answers_is_rolled_back_by_its_failures(vectors, monkeypatch):
-    """As any other."""
-    service = vectors.running.service
-
-    async def fail(*_: object) -> object:
-        raise InferenceFailed("the candidate fails")
-
-    monkeypatch.setattr(service.predictor, "repeat", fail)
-    await vectors.guard(2, "e", shadow=True)
-    for number in range(20):
-        await vectors.ask(f"r{number}", task="e")
-        await vectors.settled(f"r{number}")
-    rollout = (await vectors.running.client.get("/v1/adapters/e/aliases/production")).json()["rollout"]
-    assert rollout["state"] == "rolled_back"
-    assert rollout["reason"].startswith("the candidate fails more often: ")
 
 
 async def test_a_default_server_records_nothing_outside_of_a_change(shop: Shop) -> None:

@@ -10,6 +10,7 @@ import pytest
 from peltier_adapters.batch.row import Row
 from peltier_client.errors import InferenceFailed, InvalidInput, QueueFull
 from peltier_server.extensions.rollouts import recorder
+from peltier_server.extensions.rollouts.recorder import match
 from peltier_server.inference.prediction import Prediction
 from peltier_server.queue.ticket import Terms
 
@@ -173,3 +174,11 @@ async def num_rolled_back(shop: Shop) -> float:
     """The guarded changes that were rolled back so far."""
     page = (await shop.running.client.get("/metrics")).text
     return sum(map(float, re.findall(r'^peltier_rollouts_total{result="rolled_back"} (.*)$', page, re.MULTILINE)))
+
+
+def test_each_request_is_compared_once_under_a_share():
+    """With the newest one of the other version that waits, the candidate's first."""
+    waiting: list[tuple[bool, bool]] = []
+    assert [match(waiting, True, failed) for failed in (True, False)] == [None, None]
+    assert [match(waiting, False, failed) for failed in (True, False, True)] == [(False, True), (True, False), None]
+    assert match(waiting, True, False) == (False, True)

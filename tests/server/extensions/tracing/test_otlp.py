@@ -164,7 +164,6 @@ async def test_log_records_have_the_ids_of_the_trace(collector, serve, bert, mak
 
 
 async def test_a_collector_that_is_down_costs_no_request(serve, bert, make_artifact, monkeypatch, caplog):
-    """The log says once that it did not answer."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # once, at the end

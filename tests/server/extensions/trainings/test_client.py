@@ -2,42 +2,25 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from peltier_backbone.backbone import Backbone
 from peltier_client import (
     AsyncClient,
     Client,
     Conflict,
     FileNotFound,
-    Forbidden,
     InvalidInput,
     TrainingFailed,
     TrainingNotFound,
 )
-from peltier_server.extensions.trainings import event_feed
 from peltier_store.registry.extensions.queue_records import StoredTraining
 
-from tests.server.conftest import ADMIN, Listening
+from tests.server.conftest import Listening
 from tests.support.played_worker import NAME, PlayedWorker
 
 ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _streams_look_often() -> Iterator[None]:
-    """At the registry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_feed, "_TICK_SECONDS", 0.02)
-        yield
-
-
-@pytest.fixture(scope="module")
-def key(world: Listening) -> str:
-    """A key with the scopes train and predict."""
-    return world.add_tenant("train", "predict").key
 
 
 @pytest.fixture
@@ -47,12 +30,6 @@ async def client(world: Listening, key: str) -> AsyncIterator[AsyncClient]:
         async for training in opened.trainings.list():
             if not training.has_ended:
                 await opened.trainings.cancel(training.id)
-
-
-@pytest.fixture
-def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
-    """What the worker leaves."""
-    return make_artifact(bert, "bitfit")
 
 
 async def test_examples_become_an_adapter_that_answers(world, key, client, worker, artifact):
@@ -94,7 +71,6 @@ async def test_events_are_heard_as_they_happen(client: AsyncClient, worker: Play
 
 
 async def test_a_failed_training_raises_its_reason(client: AsyncClient, worker: PlayedWorker) -> None:
-    """One sentence with the training's id."""
     waiting = asyncio.create_task(client.train("film", ROWS))
     training = await _begun(worker, client)
     await worker.registry.trainings.settle(training.id, NAME, state="failed", reason="row 1 has no label")
@@ -104,7 +80,7 @@ async def test_a_failed_training_raises_its_reason(client: AsyncClient, worker: 
 
 async def test_pause_resume_cancel_and_delete(client: AsyncClient) -> None:
     """The states in turn; what makes no sense is refused."""
-    training = await client.trainings.create("film", examples=ROWS)
+    training = await client.trainings.create("film", examples=ROWS, keep_examples=True)
     assert (await client.trainings.pause(training.id)).status == "paused"
     assert [one.id async for one in client.trainings.list("paused")] == [training.id]
     assert (await client.trainings.resume(training.id)).status == "queued"
@@ -112,9 +88,11 @@ async def test_pause_resume_cancel_and_delete(client: AsyncClient) -> None:
         await client.trainings.delete(training.id)
     assert (await client.trainings.cancel(training.id)).status == "cancelled"
     assert (await client.trainings.wait(training.id)).has_ended
+    assert (await client.files.get(training.file_id)).rows == 2
     await client.trainings.delete(training.id)
-    with pytest.raises(TrainingNotFound):
-        await client.trainings.get(training.id)
+    for missing in (client.trainings.get(training.id), client.files.get(training.file_id)):
+        with pytest.raises((TrainingNotFound, FileNotFound)):
+            await missing
 
 
 async def test_a_file_for_trainings(client: AsyncClient, tmp_path: Path) -> None:
@@ -134,15 +112,6 @@ async def test_a_file_for_trainings(client: AsyncClient, tmp_path: Path) -> None
         await client.files.get(file.id)
     with pytest.raises(InvalidInput, match="line 1 is not JSON"):
         await client.files.create(b"nonsense", "film.jsonl")
-
-
-async def test_trainings_need_their_scope(world: Listening) -> None:
-    """The error names it."""
-    async with AsyncClient(world.url, ADMIN) as operator:
-        key = (await operator.create_key("predict", "publish")).key
-    async with AsyncClient(world.url, key) as client:
-        with pytest.raises(Forbidden, match="'train'"):
-            await client.train("film", ROWS)
 
 
 async def _begun(worker: PlayedWorker, client: AsyncClient) -> StoredTraining:

@@ -1,7 +1,7 @@
 """OpenAI's own client trains adapters, over a socket. The worker is played."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import openai
 import pytest
@@ -19,12 +19,6 @@ CHATS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def key(world: Listening) -> str:
-    """A key with the scopes train and predict."""
-    return world.add_tenant("train", "predict").key
-
-
 @pytest.fixture
 async def client(world: Listening, key: str) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{world.url}/v1", api_key=key, max_retries=0) as opened:
@@ -39,12 +33,6 @@ async def file_id(client: openai.AsyncOpenAI) -> str:
     """The uploaded chats."""
     data = "".join(f"{json.dumps(chat)}\n" for chat in CHATS).encode()
     return (await client.files.create(file=("Film reviews.jsonl", data), purpose="fine-tune")).id
-
-
-@pytest.fixture
-def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
-    """What the worker leaves."""
-    return make_artifact(bert, "bitfit")
 
 
 async def test_chats_become_a_model(client, world, key, worker, file_id, artifact):
@@ -133,7 +121,6 @@ async def test_a_failed_job_has_its_reason(client: openai.AsyncOpenAI, worker: P
 
 
 async def test_pause_resume_cancel_and_lists(client: openai.AsyncOpenAI, world: Listening, file_id: str) -> None:
-    """The states in turn; a list has pages."""
     model = world.service.backbone.name
     first = await client.fine_tuning.jobs.create(model=model, training_file=file_id, suffix="one")
     second = await client.fine_tuning.jobs.create(model=model, training_file=file_id, suffix="two")
@@ -159,7 +146,6 @@ async def test_pause_resume_cancel_and_lists(client: openai.AsyncOpenAI, world: 
     ],
 )
 async def test_what_is_refused(client, file_id, asked, sentence):
-    """In OpenAI's shape, with a sentence."""
     with pytest.raises(openai.BadRequestError, match=sentence):
         await client.fine_tuning.jobs.create(**{"model": "bitfit", "training_file": file_id, **asked})  # type: ignore[arg-type]
 
@@ -185,6 +171,5 @@ def test_on_a_t5_the_answers_are_texts(t5: Backbone) -> None:
     ("name", "task"), [("Film.jsonl", "film"), ("_x y.csv", "x-y"), ("….jsonl", "job"), (f"{'a' * 99}.jsonl", "a" * 63)]
 )
 def test_a_file_names_the_task(bert: Backbone, name: str, task: str) -> None:
-    """With the characters that a name may have."""
     body = FineTuningRequest(model="lora", training_file="file_1")
     assert training_request(body, name, bert).task == task

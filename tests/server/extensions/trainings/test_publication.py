@@ -2,16 +2,14 @@
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from peltier_adapters.artifact.source import digest_of
-from peltier_backbone.backbone import Backbone
 from peltier_client.errors import QueueFull
 from peltier_server.catalog.publisher import Publisher
-from peltier_server.extensions.trainings import event_feed
 from peltier_server.extensions.trainings.publication import TrainingMetrics, TrainingPublisher
 from peltier_server.extensions.trainings.trainings import Trainings
 from peltier_store.blobs.blobs import BlobStoreFull
@@ -25,25 +23,11 @@ from tests.support.played_worker import PlayedWorker, play_worker
 BODY = {"task": "demo", "examples": [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _streams_look_often() -> Iterator[None]:
-    """At the registry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_feed, "_TICK_SECONDS", 0.02)
-        yield
-
-
 @pytest.fixture
 async def own_worker(running: Running) -> AsyncIterator[PlayedWorker]:
     """A worker of a server of the test."""
     async with play_worker(running.service.settings.store) as played:
         yield played
-
-
-@pytest.fixture
-def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
-    """An adapter that the server can serve."""
-    return make_artifact(bert, "bitfit")
 
 
 async def train(running: Running, worker: PlayedWorker, data: bytes, **body: object) -> str:
@@ -142,7 +126,6 @@ async def test_a_guarded_change_begins_once(caller, worker, bert, make_artifact)
     ],
 )
 async def test_a_guard_that_cannot_be_is_refused_before_the_training(caller, publish, sentence):
-    """In one sentence."""
     body = {**BODY, "task_type": "regression", "publish": publish}
     answer = await caller.client.post("/v1/trainings", json=body)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (422, True), answer.text
@@ -162,7 +145,6 @@ async def test_a_guarded_change_that_nothing_would_judge_is_refused(serve: Serve
 
 
 async def test_a_refused_adapter_fails_its_training_with_the_reason(caller: Running, worker: PlayedWorker) -> None:
-    """And is counted; no version is made."""
     before = count(caller, "refused")
     training_id = await train(caller, worker, b"no artifact at all")
     found = await ended(caller, training_id)
@@ -173,7 +155,6 @@ async def test_a_refused_adapter_fails_its_training_with_the_reason(caller: Runn
 
 
 async def test_a_quota_that_is_reached_fails_the_training(caller, worker, artifact):
-    """With the sentence of an upload beyond it."""
     await caller.limit(max_adapters=0)
     found = await ended(caller, await train(caller, worker, artifact))
     assert f"tenant {caller.tenant!r} has 0 adapters and may have 0" in found["reason"]
@@ -302,7 +283,6 @@ async def test_no_time_is_lost_between_the_worker_and_the_publication(caller, wo
 
 
 async def test_gauges_count_the_trainings_of_the_registry(running: Running, own_worker: PlayedWorker) -> None:
-    """By state, those that have not ended."""
     for _ in range(2):
         await running.client.post("/v1/trainings", json=BODY)
     await own_worker.begin()

@@ -58,7 +58,6 @@ async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., 
 
 
 async def test_a_worker_that_dies_is_started_again(start, caplog):
-    """The log says with which status it ended."""
     worker = start(_WAITS)
     await until(lambda: worker.pid)
     assert worker.pid is not None
@@ -68,7 +67,6 @@ async def test_a_worker_that_dies_is_started_again(start, caplog):
 
 
 async def test_the_pause_grows_while_it_ends_at_once(start, caplog):
-    """It doubles."""
     worker = start("raise SystemExit(1)")
     await until(lambda: worker.num_starts == 3)
     pauses = [one.args[1] for one in caplog.records if one.levelno == logging.WARNING and isinstance(one.args, tuple)]
@@ -76,7 +74,6 @@ async def test_the_pause_grows_while_it_ends_at_once(start, caplog):
 
 
 async def test_it_ends_with_the_server(start: Callable[..., WorkerProcess]) -> None:
-    """Asked by SIGTERM."""
     worker = start(_WAITS)
     await until(lambda: worker.pid)
     pid = worker.pid
@@ -109,7 +106,6 @@ async def test_one_that_the_server_has_not_heard_of_yet_is_killed(start, monkeyp
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_the_server_ends_while_a_start_fails(turns: int, tmp_path: Path) -> None:
-    """There is no worker to end."""
     worker = WorkerProcess([str(tmp_path / "missing")], dict(os.environ))
     worker.start()
     for _ in range(turns):
@@ -161,7 +157,6 @@ def test_it_works_on_the_servers_store_at_the_lowest_priority(settings_of, monke
 
 
 def test_a_missing_package_is_named_with_its_extra(settings_of, monkeypatch):
-    """Before the server starts."""
     monkeypatch.setattr(worker_process, "find_spec", lambda _: None)
     remedy = r'pip install "peltier\[training\]", or make install in a clone'
     with pytest.raises(SettingsError, match=f"^setting .worker. needs accelerate: {remedy}$"):

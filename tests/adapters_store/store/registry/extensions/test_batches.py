@@ -103,7 +103,6 @@ async def test_a_cancelled_batch_is_ended_by_a_server(registry: Registry) -> Non
 
 
 async def test_a_tenants_batches_and_bytes_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts count as stored bytes."""
     monkeypatch.setattr(batches, "MAX_BATCHES", 1)
     batch = await create(registry)
     with pytest.raises(QuotaReached, match="has 1 batches that have not ended and may have 1; wait for one or cancel"):
@@ -135,7 +134,6 @@ async def test_other_tenants_batches_do_not_exist(registry: Registry) -> None:
 
 
 async def test_pages_have_the_newest_first(registry: Registry) -> None:
-    """Each after the last of the page before."""
     made = [(await create(registry)).id for _ in range(3)]
     page = await registry.batches.list("acme", limit=2)
     rest = await registry.batches.list("acme", limit=2, after=page[-1].id)

@@ -76,7 +76,6 @@ async def test_examples_without_their_training_are_purged(registry: Registry, mo
 
 
 async def test_bytes_of_files_count_for_the_quota(registry: Registry) -> None:
-    """Until the file is deleted."""
     await registry.update_tenant("acme", Quotas(max_stored_bytes=10), actor="operator")
     file = await add_file(registry, b"12345678")
     assert (await registry.usage("acme")).stored_bytes == 8

@@ -114,7 +114,6 @@ async def test_only_the_first_decision_counts(rollouts: RolloutRegistry) -> None
 
 @pytest.mark.parametrize("change", ["set", "rollback", "delete", "stop"])
 async def test_a_change_by_hand_ends_it(registry: Registry, rollouts: RolloutRegistry, change: str) -> None:
-    """With the reason."""
     await start(rollouts)
     if change == "set":
         await registry.set_alias("acme", "sst2", "live", {3: 1.0}, actor="ann")
@@ -149,7 +148,6 @@ async def test_a_change_to_the_very_split_of_a_rollout_ends_it(registry, rollout
 
 
 async def test_what_cannot_be_guarded(registry: Registry, rollouts: RolloutRegistry) -> None:
-    """One sentence each."""
     with pytest.raises(VersionUnknown, match="version 9"):
         await start(rollouts, candidate=9)
     with pytest.raises(RegistryConflict, match="means version 1 already"):
@@ -166,7 +164,6 @@ async def test_what_cannot_be_guarded(registry: Registry, rollouts: RolloutRegis
 
 
 async def test_counts_of_replicas_are_summed(rollouts: RolloutRegistry) -> None:
-    """None is lost, whoever writes when."""
     rollout = await start(rollouts)
     more = {rollout.id: {"candidate": {"answers": 2}, "errors": {"losses": 1}}}
     await asyncio.gather(*(report(rollouts, counts=more) for _ in range(5)))
@@ -209,7 +206,6 @@ async def test_feedback_of_a_share_is_compared_in_order_of_arrival(rollouts: Rol
 
 
 async def test_feedback_of_a_shadow_is_compared_in_pairs(rollouts: RolloutRegistry) -> None:
-    """The same row by both versions."""
     rollout = await start(rollouts, None)
     said = [("good", "good"), ("good", "bad"), ("bad", "good"), ("good", None)]
     answers = [answer(rollout, f"r{n}", 1, one, other) for n, (one, other) in enumerate(said)]
@@ -268,7 +264,6 @@ async def test_old_answers_take_no_feedback_and_are_forgotten_without_a_report(r
 
 
 async def test_an_answer_outside_of_a_rollout_takes_feedback_once(rollouts: RolloutRegistry) -> None:
-    """It names its adapter, and no rollout counts it."""
     rollout = await start(rollouts)
     given = StoredAnswer("acme", "r", 0, "sst2", None, 1, "good", None, "hash", datetime.now(UTC))
     assert await report(rollouts, [given]) == []

@@ -76,6 +76,8 @@ async def trained(registry: Registry, artifact: bytes = b"artifact") -> StoredTr
 async def test_a_training_goes_from_the_queue_to_its_adapter(registry: Registry) -> None:
     """With its progress and a log of its states; examples that were sent with it are deleted at the end."""
     draft = await add_training(registry)
+    (begun,) = await registry.audit(limit=1)
+    assert (begun.action, begun.subject, begun.actor) == ("create_training", draft.id, "ann")
     training = await claimed(registry)
     assert (training.id, training.state, training.holder, training.attempts) == (draft.id, "running", "w1", 1)
     progress = NewEvent("progress", "Step 5 of 9.", {"step": 5})
@@ -119,7 +121,6 @@ async def test_a_tenant_sees_its_own_trainings(registry: Registry) -> None:
 
 
 async def test_a_training_reads_its_tenants_files_only(registry: Registry) -> None:
-    """Another's does not exist for it."""
     foreign = await add_file(registry, tenant="zenith")
     with pytest.raises(FileUnknown):
         await registry.trainings.create("acme", TrainingDraft("sst2", {}, foreign.id), actor="ann")
@@ -179,6 +180,8 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
     assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
     assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
     assert await registry.trainings.renew(training.id, "w1", seconds=120.0) == "wait"
+    # An evaluation may take hours, and its worker gives it a longer grace.
+    assert await registry.trainings.renew(training.id, "w1", state="evaluating") == "wait"
     await registry.trainings.settle(training.id, "w1", state="queued", seconds=121.0)
     found = await registry.trainings.find("acme", training.id)
     assert (found.state, found.holder, found.attempts, found.seconds) == ("queued", None, 0, 121.0)
@@ -191,14 +194,6 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
     await registry.trainings.resume("acme", training.id, actor="ann")
     again = await claimed(registry)
     assert (again.id, again.reason) == (training.id, None)
-
-
-async def test_a_training_in_its_last_evaluation_waits_too(registry: Registry) -> None:
-    """An evaluation may take hours, and its worker gives it a longer grace."""
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
-    training = await add_training(registry)
-    await claimed(registry)
-    assert await registry.trainings.renew(training.id, "w1", state="evaluating", seconds=200.0) == "wait"
 
 
 async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry) -> None:
@@ -368,7 +363,6 @@ async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Regi
 
 
 async def test_a_waiting_training_pauses_and_resumes_at_once(registry: Registry) -> None:
-    """Nobody can claim it meanwhile."""
     training = await add_training(registry)
     for _ in range(2):
         assert (await registry.trainings.pause("acme", training.id, actor="ann")).state == "paused"
@@ -469,10 +463,7 @@ async def test_one_replica_publishes_an_adapter(registry: Registry, dead: Callab
     other = await trained(registry, b"other")
     assert await registry.trainings.claim_publishing("r1") is not None
     again = await registry.trainings.claim_publishing("r2")
-    assert again is not None
-    assert again.id == other.id
-    with pytest.raises(LeaseLost):
-        await publish(registry, b"artifact", then=ends(TrainingHold(other.id, "r1")))
+    assert (again and again.id) == other.id
     await publish(registry, b"artifact", then=ends(TrainingHold(training.id, "r1")))
 
 
@@ -613,7 +604,6 @@ async def test_the_request_of_a_training_counts_for_the_quota_of_bytes(registry:
 
 
 async def test_unfinished_trainings_are_bounded_without_a_quota(registry, monkeypatch):
-    """A quota names another number."""
     monkeypatch.setattr(training_owner, "MAX_TRAININGS", 1)
     await add_training(registry)
     with pytest.raises(TrainingWaits, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
