@@ -62,13 +62,11 @@ def test_a_killed_server_loses_no_line_and_repeats_none(
 
 
 def _find(server: Server, batch: str) -> dict[str, Any]:
-    found: dict[str, Any] = server.client.get(f"/v1/batches/{batch}").json()
-    return found
+    return server.client.get(f"/v1/batches/{batch}").json()
 
 
 def _num_done(found: dict[str, Any]) -> int:
-    completed: int = found["request_counts"]["completed"]
-    return completed
+    return found["request_counts"]["completed"]
 
 
 def _until(server: Server, batch: str, condition: Callable[[dict[str, Any]], bool]) -> int:

@@ -215,8 +215,7 @@ def make_on_postgres(own_postgres, manifest, tmp_path_factory):
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def make(request: pytest.FixtureRequest) -> Callable[[], World]:
     """Makes a new world on each database in turn."""
-    found: Callable[[], World] = request.getfixturevalue(f"make_on_{request.param}")
-    return found
+    return request.getfixturevalue(f"make_on_{request.param}")
 
 
 @pytest.mark.parametrize("how", HOW)

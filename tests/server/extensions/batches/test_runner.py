@@ -70,13 +70,10 @@ def embeddings(count: int) -> list[dict[str, object]]:
     return [line(n, {"model": "_backbone", "input": f"{n} {TEXTS[n % 3]}", "dimensions": 4}) for n in range(count)]
 
 
-def upload(client: openai.OpenAI, lines: Sequence[object]) -> str:
-    data = "".join(f"{json.dumps(one)}\n" for one in lines).encode()
-    return client.files.create(file=("rows.jsonl", data), purpose="batch").id
-
-
 def begin(client: openai.OpenAI, lines: Sequence[object], endpoint: Any = "/v1/embeddings", **given: Any) -> Batch:
-    file = upload(client, lines)
+    """A batch of these requests, or of the whole text of a file."""
+    data = lines if isinstance(lines, str) else "".join(f"{json.dumps(one)}\n" for one in lines)
+    file = client.files.create(file=("rows.jsonl", data.encode()), purpose="batch").id
     return client.batches.create(input_file_id=file, endpoint=endpoint, completion_window="24h", **given)
 
 
@@ -210,8 +207,8 @@ def test_pages_have_the_newest_batches_first(client: openai.OpenAI) -> None:
 
 def test_a_cancelled_batch_keeps_its_results(client: openai.OpenAI, go_on: threading.Event) -> None:
     """Those until then, in its files; a file is needed until its batch has ended."""
-    file = upload(client, embeddings(600))
-    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
+    batch = begin(client, embeddings(600))
+    file = batch.input_file_id
     while not (counts := client.batches.retrieve(batch.id).request_counts) or not counts.completed:
         time.sleep(0.01)
     with pytest.raises(openai.ConflictError, match="needed by the batch"):
@@ -285,14 +282,6 @@ def test_a_batch_that_waits_for_a_quota_holds_up_no_other(client, spent, monkeyp
     spent.batches.cancel(waiting.id)
 
 
-def test_a_row_of_invisible_characters_has_an_error(client: openai.OpenAI) -> None:
-    blank = line(0, {"model": "_backbone", "input": "\u200b\u00ad\ufeff"})
-    batch = ended(client, begin(client, [blank, embeddings(2)[1]]))
-    (answered,), (failed,) = rows(client, batch.output_file_id), rows(client, batch.error_file_id)
-    assert answered["custom_id"] == "row-1"
-    assert (failed["custom_id"], "an input text is empty" in json.dumps(failed)) == ("row-0", True)
-
-
 def test_an_expired_batch_keeps_its_results(spent, listening, monkeypatch):
     """It ends when no request could be answered for an hour; each request that is left has an error."""
     monkeypatch.setattr(runner, "_EXPIRY_SECONDS", 0.0)
@@ -318,9 +307,7 @@ def test_a_batch_that_goes_on_does_not_expire(client, listening, go_on):
 def test_a_line_that_is_nested_deeply_ends_its_batch(client: openai.OpenAI, depth: int, state: str) -> None:
     """As invalid JSON, unless the parser of the routes reads it."""
     data = json.dumps(line(0, {})).replace("{}", '{"a":' * depth + "1" + "}" * depth)
-    file = client.files.create(file=("rows.jsonl", f"{data}\n".encode()), purpose="batch").id
-    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
-    assert ended(client, batch).status == state
+    assert ended(client, begin(client, f"{data}\n")).status == state
 
 
 def test_a_batch_does_not_expire_while_other_servers_answer_it(spent, listening, monkeypatch):
@@ -372,10 +359,7 @@ def test_a_full_disk_only_delays_batches(client: openai.OpenAI, monkeypatch: pyt
 
 def test_a_mark_at_the_start_of_a_file_is_not_read(client: openai.OpenAI) -> None:
     """Programs of Windows write one."""
-    data = f"\ufeff{json.dumps(embeddings(1)[0])}\n".encode()
-    file = client.files.create(file=("rows.jsonl", data), purpose="batch").id
-    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
-    assert ended(client, batch).status == "completed"
+    assert ended(client, begin(client, f"\ufeff{json.dumps(embeddings(1)[0])}\n")).status == "completed"
 
 
 def test_the_size_of_results_takes_no_memory(client, listening, monkeypatch):

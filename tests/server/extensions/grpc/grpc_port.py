@@ -9,8 +9,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0
 
 def grpc_of(app: FastAPI) -> GrpcServer:
     """The server that a started app has."""
-    server: GrpcServer = app.state.started[GrpcServer]
-    return server
+    return app.state.started[GrpcServer]
 
 
 def grpc_port(app: FastAPI) -> int:

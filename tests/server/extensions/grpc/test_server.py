@@ -234,8 +234,7 @@ def test_the_deadline_of_a_call_is_its_timeout() -> None:
         request = proto.ModelInferRequest(model_name="film")
         if given is not None:
             request.parameters["timeout"].int64_param = given
-        found: int | None = json.loads(infer_call(request, seconds_left).body)["parameters"].get("timeout")
-        return found
+        return json.loads(infer_call(request, seconds_left).body)["parameters"].get("timeout")
 
     assert timeout(None) is timeout(1e9) is None
     assert timeout(2.5) == 2_500_000

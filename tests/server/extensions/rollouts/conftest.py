@@ -24,8 +24,7 @@ class Shop:
     @property
     def rollouts(self) -> Rollouts:
         """The guarded changes of the server."""
-        found: Rollouts = self.running.app.state.started[Rollouts]
-        return found
+        return self.running.app.state.started[Rollouts]
 
     async def guard(self, candidate: int = 2, name: str = "a", **guard: object) -> httpx2.Response:
         """Begins a guarded change."""
@@ -37,8 +36,7 @@ class Shop:
         headers = {"x-request-id": request_id}
         answer = await self.running.client.post(f"/v1/tasks/{task}/predict", json={"inputs": inputs}, headers=headers)
         assert answer.status_code == 200, answer.text
-        body: Mapping[str, Any] = answer.json()
-        return body
+        return answer.json()
 
     async def tell(self, request_id: str, **feedback: object) -> httpx2.Response:
         """Gives feedback."""
@@ -51,8 +49,7 @@ class Shop:
     async def state(self) -> Mapping[str, Any]:
         """The alias with its guarded change."""
         found = (await self.running.client.get("/v1/adapters/a/aliases/production")).json()
-        state: Mapping[str, Any] = found["rollout"] | {"versions": found["versions"]}
-        return state
+        return found["rollout"] | {"versions": found["versions"]}
 
 
 @pytest.fixture(autouse=True)

@@ -35,8 +35,7 @@ async def train(running: Running, worker: PlayedWorker, data: bytes, **body: obj
     answer = await running.client.post("/v1/trainings", json={**BODY, **body})
     assert answer.status_code == 202, answer.text
     await worker.leave(await worker.begin(), data)
-    found: str = answer.json()["id"]
-    return found
+    return answer.json()["id"]
 
 
 async def ended(running: Running, training_id: str) -> dict[str, Any]:

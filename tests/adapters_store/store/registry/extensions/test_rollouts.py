@@ -34,6 +34,11 @@ async def start(rollouts: RolloutRegistry, share: float | None = 0.25, *, candid
     return (await rollouts.start("acme", "sst2", "live", candidate, guard, actor="ann")).rollout
 
 
+@pytest.fixture
+def rollouts(registry):
+    return registry.rollouts
+
+
 @pytest.fixture(autouse=True)
 async def versions(registry: Registry) -> None:
     """Three versions of `sst2`, of which the alias `live` means the first."""
