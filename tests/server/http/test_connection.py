@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import peltier_server
 import pytest
 import uvicorn
@@ -24,7 +25,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tests.server.attacker import listen
+from tests.server.attacker import listen as hear
+from tests.server.conftest import Listen
 
 _PIECE_BYTES = 64 * 1024
 _BODY = bytes(24 * 1024 * 1024)
@@ -246,13 +248,22 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body"})
 
 
+def say(address: tuple[str, int], *pieces: bytes) -> bytes:
+    """What a caller hears that sends these."""
+    with socket.create_connection(address, timeout=60) as caller:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            caller.sendall(piece)
+        return hear(caller)
+
+
 @pytest.mark.parametrize("request_bytes", [_REQUEST, _REQUEST_OF_PIECES])
 def test_a_caller_who_takes_nothing_is_cut_off(server: Server, request_bytes: bytes) -> None:
     with socket.create_connection(server.usual, timeout=60) as caller:
         caller.sendall(request_bytes)
         assert caller.recv(12) == b"HTTP/1.1 200"
         server.cut_off(caller)
-        assert len(listen(caller)) < len(_BODY)
+        assert len(hear(caller)) < len(_BODY)
 
 
 def test_a_head_that_never_ends_is_cut_off(server: Server) -> None:
@@ -268,7 +279,7 @@ def test_a_head_that_never_ends_is_cut_off(server: Server) -> None:
         assert server.has(silent)
         assert server.has(slow)
         server.loop.let_pass(_STALL_SECONDS / 5)
-        assert (listen(silent), listen(slow)) == (b"", b"")
+        assert (hear(silent), hear(slow)) == (b"", b"")
 
 
 def test_a_caller_who_takes_pieces_too_slowly_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +296,7 @@ def test_a_caller_who_takes_pieces_too_slowly_is_cut_off(server: Server, monkeyp
             server.loop.let_pass(0.02)
             heard += len(caller.recv(8 * 1024))
         # What the kernel had is still heard.
-        assert heard + len(listen(caller)) < len(_BODY) // 2
+        assert heard + len(hear(caller)) < len(_BODY) // 2
 
 
 @pytest.mark.parametrize("request_bytes", [_REQUEST, _REQUEST_OF_PIECES])
@@ -308,7 +319,7 @@ def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -
         callers[0].sendall(b"GET /pieces HTTP/1.1\r\nhost: a\r\n\r\n")
         assert callers[0].recv(12) == b"HTTP/1.1 200"
         with socket.create_connection(address, timeout=60) as one_more:
-            assert listen(one_more) == b""
+            assert hear(one_more) == b""
     with socket.create_connection(address, timeout=60) as caller:
         caller.sendall(_REQUEST)
         assert caller.recv(12) == b"HTTP/1.1 200"
@@ -321,7 +332,7 @@ def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(server: Server) 
     with socket.create_connection(server.usual, timeout=60) as caller:
         server.hear(caller, first * 4 + b"GET / HTTP/1.1\r\nconnection: ")
         caller.sendall(b"close\r\n\r\n")
-        heard = listen(caller)
+        heard = hear(caller)
     assert heard.count(b"HTTP/1.1 200") == 5
 
 
@@ -339,7 +350,7 @@ def test_a_header_that_begins_in_a_large_piece_counts_from_its_first_byte(server
         server.hear(caller, b"GET /length HTTP/1.1\r\nx: " + b"a" * 60 * 1024)
         with suppress(ConnectionError):
             caller.sendall(b"a" * 8 * 1024)
-            assert listen(caller) == b""
+            assert hear(caller) == b""
 
 
 @pytest.mark.parametrize(
@@ -349,7 +360,7 @@ def test_a_large_head_in_one_piece_is_refused(address: tuple[str, int], line: by
     with socket.create_connection(address, timeout=60) as caller:
         with suppress(ConnectionError):
             caller.sendall(line % (b"a" * 100 * 1024))
-        assert not listen(caller).startswith(b"HTTP/1.1 200")
+        assert not hear(caller).startswith(b"HTTP/1.1 200")
 
 
 def test_a_trailer_that_never_ends_is_cut_off(address: tuple[str, int]) -> None:
@@ -361,22 +372,17 @@ def test_a_trailer_that_never_ends_is_cut_off(address: tuple[str, int]) -> None:
 
 
 def test_requests_in_a_pipeline_without_headers_are_counted(address: tuple[str, int]) -> None:
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(_LENGTH * 1000)
-        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+    assert say(address, _LENGTH * 1000).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
 
 
 def test_as_many_requests_as_may_wait_are_answered(address: tuple[str, int]) -> None:
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(_LENGTH * connection._MAX_PIPELINED + _REQUEST.replace(b"/", b"/length", 1))
-        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+    heard = say(address, _LENGTH * connection._MAX_PIPELINED + _REQUEST.replace(b"/", b"/length", 1))
+    assert heard.count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
 
 
 def test_a_request_that_cannot_be_read_ends_the_connection_after_those_before_it(address: tuple[str, int]) -> None:
     """An answer to it would be taken for theirs."""
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(_LENGTH * 2 + b"nonsense\r\n\r\n")
-        heard = listen(caller)
+    heard = say(address, _LENGTH * 2 + b"nonsense\r\n\r\n")
     assert (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1")) == (2, 2)
 
 
@@ -397,12 +403,8 @@ _UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settin
 )  # fmt: skip
 def test_an_upgrade_header_is_ignored(asked: bytes, answers: list[bytes], size: int, address: tuple[str, int]) -> None:
     """The request is answered with its body, and so are those around it, in whatever pieces they arrive."""
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sent = asked + b"GET /length HTTP/1.1\r\nconnection: close\r\n\r\n"
-        for start in range(0, len(sent), size):
-            caller.sendall(sent[start : start + size])
-        heard = listen(caller)
+    sent = asked + b"GET /length HTTP/1.1\r\nconnection: close\r\n\r\n"
+    heard = say(address, *(sent[start : start + size] for start in range(0, len(sent), size)))
     assert heard.count(b"HTTP/1.1 200") == len(answers) + 1
     assert re.findall(rb"\r\n\r\n(\d)", heard) == [*answers, b"0"]
 
@@ -417,20 +419,14 @@ def test_an_upgrade_header_is_ignored(asked: bytes, answers: list[bytes], size: 
     ids=["close", "HTTP/1.0"],
 )  # fmt: skip
 def test_an_upgrade_header_is_ignored_where_the_connection_ends(head, length, size, address):
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for start in range(0, len(head), size):
-            caller.sendall(head[start : start + size])
-        heard = listen(caller)
+    heard = say(address, *(head[start : start + size] for start in range(0, len(head), size)))
     assert heard.count(b" 200 OK") == 1
     assert heard.endswith(b"\r\n\r\n" + length)
 
 
 def test_a_tunnel_is_refused(address: tuple[str, int]) -> None:
     """What follows CONNECT is no request, so the connection ends."""
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(b"CONNECT /length HTTP/1.1\r\ncontent-length: 2\r\n\r\nab" + _LENGTH)
-        heard = listen(caller)
+    heard = say(address, b"CONNECT /length HTTP/1.1\r\ncontent-length: 2\r\n\r\nab" + _LENGTH)
     assert heard.startswith(b"HTTP/1.1 400")
     assert heard.count(b"HTTP/1.1 ") == 1
 
@@ -442,15 +438,13 @@ def test_what_follows_a_request_that_cannot_be_read_is_ignored(server: Server) -
         for piece in (_RELEASED, b"n", b"onsense\r\n", b"\r\n"):
             server.hear(caller, piece)
         _released.set()
-        assert listen(caller).count(b"HTTP/1.1 200") == 1
+        assert hear(caller).count(b"HTTP/1.1 200") == 1
 
 
 def test_a_request_that_is_cut_off_with_those_after_it_hears_of_it(address: tuple[str, int]) -> None:
     """One that waits is broken; the one before it computes no longer for a caller that is cut off."""
     _left.clear()
-    with socket.create_connection(address, timeout=60) as caller:
-        caller.sendall(_WAITS + b"POST /length HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
-        assert listen(caller) == b""
+    assert say(address, _WAITS + b"POST /length HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense") == b""
     assert _left.wait(60)
 
 
@@ -477,7 +471,7 @@ def test_the_clock_of_a_head_stands_still_while_nothing_is_read(server: Server) 
         server.loop.let_pass(2 * _STALL_SECONDS)
         _released.set()
         caller.sendall(b"connection: close\r\n\r\n")
-        assert listen(caller).count(b"HTTP/1.1 200") == 3
+        assert hear(caller).count(b"HTTP/1.1 200") == 3
 
 
 def test_empty_lines_hold_no_connection(server: Server) -> None:
@@ -517,21 +511,17 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
-def test_one_that_waits_for_an_answer_has_not(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_connection_is_closed_once_its_caller_has_left(ends: tuple[socket.socket, socket.socket]) -> None:
+    """Not while it waits for an answer; what it has sent before can still be read."""
     caller, connection = ends
     caller.sendall(b"a request")
     assert not has_closed(connection)
-
-
-def test_one_that_has_sent_and_left_has(ends: tuple[socket.socket, socket.socket]) -> None:
-    caller, connection = ends
-    caller.sendall(b"a request")
     caller.close()
     assert has_closed(connection)
     assert connection.recv(100) == b"a request"
 
 
-def test_one_that_broke_off_has(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_connection_that_broke_off_is_closed(ends: tuple[socket.socket, socket.socket]) -> None:
     caller, connection = ends
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     caller.close()
@@ -557,3 +547,51 @@ def test_one_private_part_of_the_frameworks_is_used() -> None:
     assert list(inspect.signature(HttpToolsProtocol._start_asgi_task).parameters) == ["self", "cycle", "app"]
     for starts in (HttpToolsProtocol.on_headers_complete, HttpToolsProtocol.on_response_complete):
         assert "self._start_asgi_task(" in inspect.getsource(starts)
+
+
+# What is read beyond `max_connections`.
+MANY = 3
+
+
+def test_beyond_the_most_connections_only_probes_are_answered(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others read 503 and are closed; open connections continue, and one that closes makes room."""
+    monkeypatch.setattr(connection, "_SURPLUS_SECONDS", 60)
+    with listen(max_connections=MANY) as listening, ExitStack() as others:
+        clients = [others.enter_context(httpx2.Client(base_url=listening.url, timeout=60)) for _ in range(MANY)]
+        assert [client.get("/info").status_code for client in clients] == [200] * MANY
+        refused = httpx2.get(f"{listening.url}/info", timeout=60)
+        assert refused.json()["error"]["message"] == "3 connections are open, and this server holds no more"
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.headers["connection"] == "close"
+        assert "x-request-id" in refused.headers
+        for path in ("/health", "/ready"):
+            assert httpx2.get(f"{listening.url}{path}", timeout=60).status_code == 200
+        sent = httpx2.post(f"{listening.url}/v1/predict", content=bytes(2**20), timeout=60)
+        assert sent.status_code == 503
+        assert clients[0].get("/info").status_code == 200
+        clients[0].close()
+        while httpx2.get(f"{listening.url}/info", timeout=60).status_code == 503:
+            pass
+
+
+def test_an_idle_connection_makes_room_for_a_new_one(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest idle one, whether it has never sent a request or waits for the next; none with a request."""
+    monkeypatch.setattr(connection, "_KEPT_IDLE", 1)
+    with listen(max_connections=MANY) as listening, ExitStack() as others:
+        url = httpx2.URL(listening.url)
+
+        def connect() -> socket.socket:
+            return others.enter_context(socket.create_connection((url.host, url.port or 0), timeout=60))
+
+        busy, silent = connect(), connect()
+        busy.sendall(b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{")
+        waits = others.enter_context(httpx2.Client(base_url=listening.url, timeout=60))
+        assert waits.get("/info").status_code == 200
+        for _ in range(2 * MANY):
+            newcomer = connect()
+            newcomer.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert newcomer.recv(12) == b"HTTP/1.1 200"
+        with suppress(ConnectionError):
+            assert silent.recv(1) == b""
+        busy.sendall(b"}")
+        assert busy.recv(12) == b"HTTP/1.1 400"

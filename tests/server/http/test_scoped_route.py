@@ -1,4 +1,4 @@
-"""The route class: plain endpoints are called without the framework's solver of dependencies, and answer as it does."""
+"""The app and its route class: plain endpoints are called without the framework's solver, and answer as it does."""
 
 import asyncio
 import json
@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import httpx2
 import pytest
 import pytest_asyncio
+from fastapi import APIRouter
 from peltier_backbone.backbone import Backbone
 from peltier_client.protocol.reports import MAX_REPORT_BYTES
+from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols import rerank
 from peltier_server.protocols.openai import routes as openai
@@ -167,3 +169,50 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_499(loaded: Runnin
         }  # fmt: skip
         await loaded.app(scope, receive, send)
         assert statuses == [499]
+
+
+async def test_a_request_passes_our_layer_only(app_world: Running) -> None:
+    """From the outermost to the router. The endpoints that the framework calls have its own two around them."""
+    await app_world.client.get("/health")
+    layers, app = list[type](), app_world.app.middleware_stack
+    while app is not None:
+        layers.append(type(app))
+        app = getattr(app, "_app", None)
+    assert layers == [RequestMiddleware, APIRouter]
+
+
+async def test_an_unknown_address_and_method_are_answered(app_world: Running) -> None:
+    for method, path, status, code in (
+        ("GET", "/nowhere", 404, "not_found"),
+        ("DELETE", "/health", 405, "method_not_allowed"),
+        ("GET", "/v1/tasks/a/predict", 405, "method_not_allowed"),
+    ):
+        answer = await app_world.client.request(method, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_slash_at_the_end_redirects_nobody(app_world: Running, method: str) -> None:
+    """A redirect would name the host that the caller sent."""
+    answer = await app_world.client.request(method, "/v1/adapters/")
+    assert answer.status_code == 404
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/health", "/ready", "/docs", "/info", "/metrics", "/v1/adapters", "/v1/models",
+        pytest.param("/openapi.json", marks=pytest.mark.slow),  # costs the most, and is a page as /docs is
+    ],
+)  # fmt: skip
+async def test_head_answers_as_get_does(app_world: Running, path: str) -> None:
+    wanted, found = [await app_world.client.request(method, path) for method in ("GET", "HEAD")]
+    changing = {"x-request-id", "content-length", "date"}
+    assert (found.status_code, found.content) == (wanted.status_code, b"")
+    assert set(found.headers) - changing == set(wanted.headers) - changing
+
+
+async def test_head_is_refused_where_get_is(app_world: Running) -> None:
+    answer = await app_world.client.head("/v1/predict")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -182,16 +182,6 @@ async def test_a_deleted_adapter_comes_back_version_by_version(shelf: Running) -
     assert (await shelf.client.get("/v1/adapters/a")).json()["num_versions"] == 2
 
 
-async def test_bytes_that_are_live_again_do_not_come_back_twice(caller, bert, make_artifact):
-    """The same bytes uploaded after a deletion are a new version, which then stands against the old one."""
-    data = make_artifact(bert, "bitfit", name="a")
-    await caller.upload(data)
-    await caller.client.delete("/v1/adapters/a")
-    assert (await caller.upload(data)).json()["version"] == 2
-    answer = await caller.client.post("/v1/adapters/a/versions/1/undelete")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
-
-
 async def test_a_deprecated_version_still_answers_when_it_is_named(shelf: Running) -> None:
     """A bare name means another one; the reason is in the lists, and can be taken back."""
     url = "/v1/adapters/a/versions/2/deprecate"

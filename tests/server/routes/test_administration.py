@@ -141,21 +141,6 @@ async def test_unknown_prefixes_cannot_be_revoked(caller: Running) -> None:
         assert (await caller.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
 
 
-async def test_keys_are_listed_by_tenant(caller: Running) -> None:
-    other = f"{caller.tenant}-b"
-    await caller.client.post("/v1/tenants", json={"name": other})
-    await make(caller, "predict", tenant=other)
-    await make(caller, "predict", tenant=caller.tenant)
-    for query, tenants in (
-        ("", [caller.tenant, other, caller.tenant]),
-        (f"tenant={caller.tenant}", [caller.tenant] * 2),
-        (f"tenant={other}", [other]),
-        ("tenant=nobody", []),
-    ):
-        listed = (await caller.client.get(f"/v1/keys?{query}&limit=1000")).json()["keys"]
-        assert [key["tenant"] for key in listed][-3:] == tenants
-
-
 async def test_keys_survive_a_restart(serve: Serve) -> None:
     """Under the secret that lies beside the registry."""
     async with serve() as running:
@@ -210,11 +195,6 @@ def test_the_command_line_makes_the_first_key(listen, monkeypatch, capsys):
         assert peltier("tenants", "list")[0] == 0
 
 
-async def test_there_is_one_tenant_from_the_beginning(running: Running) -> None:
-    (tenant,) = (await running.client.get("/v1/tenants")).json()["tenants"]
-    assert (tenant["name"], tenant["quotas"]) == ("default", UNLIMITED)
-
-
 async def test_a_tenant_is_made_once(caller: Running) -> None:
     name = f"{caller.tenant}-b"
     made = await caller.client.post("/v1/tenants", json={"name": name, "quotas": {"max_adapters": 3}})
@@ -245,14 +225,6 @@ async def test_usage_stands_beside_quotas(caller, bert, make_artifact, monkeypat
     assert after["requests"]["used"] == 1
     assert after["tokens"] == {"used": answer.json()["usage"]["tokens"], "limit": 100, "seconds": 10}
     assert (await caller.client.get("/v1/tenants/nobody/usage")).status_code == 404
-
-
-async def test_quotas_are_replaced_whole(caller: Running) -> None:
-    """What is left out is no longer limited."""
-    await caller.limit(max_adapters=3, tokens_per_second=0.5)
-    await caller.limit(weight=2)
-    answer = await caller.client.get(f"/v1/tenants/{caller.tenant}")
-    assert answer.json()["quotas"] == {**UNLIMITED, "weight": 2.0}
 
 
 NO_QUOTAS = [
@@ -360,19 +332,6 @@ async def test_callers_of_a_server_without_keys_are_local_in_the_log(running, be
     assert (await running.client.put("/v1/adapters/a/aliases/live", json={"version": 1})).is_success
     records = (await running.client.get("/v1/audit")).json()["records"]
     assert [(one["action"], one["actor"]) for one in records] == [("set_alias", "local"), ("publish", "local")]
-
-
-async def test_the_log_comes_in_pages(busy: Running) -> None:
-    """The cursor of one leads to the next; a tenant without records has none."""
-    seen, cursor, own = [], "", {"actor": busy.actor, "tenant": busy.tenant}
-    while cursor is not None:
-        page = (await busy.client.get("/v1/audit", params={"limit": 4, "cursor": cursor, **own})).json()
-        seen += [record["id"] for record in page["records"]]
-        cursor = page["next_cursor"]
-    assert len(seen) == 11
-    assert seen == sorted(seen, reverse=True)
-    assert (await busy.client.get("/v1/audit", params={"limit": 50, **own})).json()["next_cursor"] is None
-    assert (await busy.client.get("/v1/audit", params={"tenant": "other"})).json()["records"] == []
 
 
 async def test_the_log_is_filtered(busy: Running) -> None:

@@ -99,20 +99,6 @@ async def test_the_history_of_an_alias(shelf: Running) -> None:
     assert {change["created_by"] for change in changes} == {shelf.actor}
 
 
-async def test_a_rollback_goes_back_one_split_at_a_time(shelf: Running) -> None:
-    """To the very shares; before the first there is nothing to go back to."""
-    split = {"1": 0.25, "3": 0.75}
-    for body in ({"version": 1}, {"versions": split}, {"version": 3}):
-        await put(shelf, "production", body)
-    rollback = "/v1/adapters/a/aliases/production/rollback"
-    assert (await shelf.client.post(rollback)).json()["versions"] == split
-    assert (await shelf.client.post(rollback)).json()["versions"] == {"1": 1.0}
-    assert await answering(shelf, "a") == 1
-    refused = await shelf.client.post(rollback)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
-    assert (await shelf.client.post("/v1/adapters/a/aliases/other/rollback")).status_code == 404
-
-
 async def test_a_deleted_alias_means_nothing_until_it_is_rolled_back(shelf: Running) -> None:
     """Without `production` a bare name is the newest version again."""
     await put(shelf, "production", {"version": 1})
@@ -173,12 +159,6 @@ async def test_what_is_no_alias_is_refused(shelf: Running) -> None:
         answer = await put(shelf, alias, body)
         assert answer.status_code == status, body
         assert answer.json()["error"]["message"], body
-
-
-async def test_aliases_of_an_unknown_adapter(shelf: Running) -> None:
-    assert (await put(shelf, "x", {"version": 1}, name="nope")).status_code == 404
-    assert (await shelf.client.get("/v1/adapters/nope/aliases")).status_code == 404
-    assert (await shelf.client.delete("/v1/adapters/nope/aliases/x")).status_code == 404
 
 
 async def test_an_upload_says_what_is_live(shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
