@@ -19,42 +19,73 @@ from peltier_client.commands import (
     batches,
     compare,
     doctor,
-    pins,
     predict,
     rollouts,
     top,
     trainings,
 )
+from peltier_client.commands.arguments import of_server
 from peltier_client.commands.help_texts import show_literally
 from peltier_client.commands.plugins import plugin_commands
 
-_COMMANDS: Mapping[str, Callable[..., None]] = {
+Commands = Mapping[str, Callable[..., None]]
+
+_COMMANDS: Commands = {
     "predict": predict.predict,
-    "upload": adapters.upload,
-    "list": adapters.list_adapters,
-    "download": adapters.download,
+    "upload": of_server(adapters.upload),
+    "list": of_server(adapters.list_adapters),
+    "download": of_server(adapters.download),
     "compare": compare.compare,
-    "versions": aliases.versions,
-    "delete": adapters.delete,
-    "undelete": aliases.undelete,
-    "alias": aliases.alias,
-    "rollback": aliases.rollback,
-    "feedback": rollouts.feedback,
-    "deprecate": aliases.deprecate,
-    "pin": pins.pin,
-    "unpin": pins.unpin,
+    "versions": of_server(aliases.versions),
+    "delete": of_server(adapters.delete),
+    "undelete": of_server(aliases.undelete),
+    "alias": of_server(aliases.alias),
+    "rollback": of_server(aliases.rollback),
+    "feedback": of_server(rollouts.feedback),
+    "deprecate": of_server(aliases.deprecate),
+    "pin": of_server(adapters.pin),
+    "unpin": of_server(adapters.unpin),
     "top": top.top,
     "doctor": doctor.doctor,
-    "audit": aliases.audit,
+    "audit": of_server(aliases.audit),
 }
-
-
-_GROUPS: Mapping[str, typer.Typer] = {
-    "batches": batches.batches,
-    "keys": administration.keys,
-    "rollout": rollouts.rollout,
-    "tenants": administration.tenants,
-    "trainings": trainings.trainings,
+_BATCHES: Commands = {
+    "run": batches.run,
+    "wait": batches.wait_for,
+    "list": of_server(batches.list_batches),
+    "show": of_server(batches.show_batch),
+    "cancel": of_server(batches.cancel),
+}
+_KEYS: Commands = {
+    "create": of_server(administration.create_key),
+    "list": of_server(administration.list_keys),
+    "revoke": of_server(administration.revoke_key),
+}
+_ROLLOUT: Commands = {
+    "start": of_server(rollouts.start_rollout),
+    "show": of_server(rollouts.show_rollout),
+    "stop": of_server(rollouts.stop_rollout),
+}
+_TENANTS: Commands = {
+    "create": of_server(administration.create_tenant),
+    "set": of_server(administration.set_quotas),
+    "list": of_server(administration.list_tenants),
+}
+_TRAININGS: Commands = {
+    "list": of_server(trainings.list_trainings),
+    "show": of_server(trainings.show_training),
+    "watch": trainings.watch,
+    "pause": of_server(trainings.pause),
+    "resume": of_server(trainings.resume),
+    "cancel": of_server(trainings.cancel),
+    "delete": of_server(trainings.delete),
+}
+_GROUPS: Mapping[str, tuple[str, Commands]] = {
+    "batches": ("Run, list, show, wait for and cancel batches of requests.", _BATCHES),
+    "keys": ("Create, list and revoke API keys.", _KEYS),
+    "rollout": ("Try a version behind an alias, show what was found, and stop it.", _ROLLOUT),
+    "tenants": ("Create and list tenants, and set their quotas.", _TENANTS),
+    "trainings": ("List, watch, pause, resume, cancel and delete trainings.", _TRAININGS),
 }
 
 
@@ -79,8 +110,11 @@ def create_command() -> TyperGroup:
     panel = "Using a server"
     for name, command in _COMMANDS.items():
         app.command(name, rich_help_panel=panel)(command)
-    for name, commands in _GROUPS.items():
-        app.add_typer(commands, name=name, rich_help_panel=panel)
+    for name, (help_, commands) in _GROUPS.items():
+        group_app = typer.Typer(help=help_, no_args_is_help=True)
+        for command_name, command in commands.items():
+            group_app.command(command_name)(command)
+        app.add_typer(group_app, name=name, rich_help_panel=panel)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for plugin in plugin_commands():

@@ -1,4 +1,4 @@
-"""The commands for adapters: upload, list, download, delete."""
+"""The commands for adapters: upload, list, download, delete, pin and unpin."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from peltier_client.bulk.progress import transfer
-from peltier_client.commands.arguments import ApiKey, Json, TaskArgument, Url, checked, connect, print_result
+from peltier_client.commands.arguments import OwnAdapter, Result, TaskArgument, checked
 from peltier_client.commands.tables import print_adapters, shown_live
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol.adapters import UploadedVersion
 from peltier_client.protocol.aliases import Split
 from peltier_client.protocol.names import TaskReference, check_alias, check_name
@@ -39,49 +38,50 @@ DownloadPath = Annotated[
 ]
 
 
-def upload(  # noqa: PLR0913 - each is a word of the command line
-    file: ArtifactArgument,
-    name: NameOption = None,
-    alias: AtOnce = None,
-    report: WithReport = True,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+def upload(
+    client: Client, file: ArtifactArgument, name: NameOption = None, alias: AtOnce = None, report: WithReport = True
+) -> Result:
     """Publish an artifact. If a version with the same bytes exists, print that version instead."""
     told = find_report(file) if report else None
-    with connect(url, api_key) as client, transfer(f"uploading {file.name}") as on_progress:
+    with transfer(f"uploading {file.name}") as on_progress:
         version = client.upload(file, name, alias, on_progress=on_progress, report=told)
-    print_result(version, _uploaded(version), json=json)
+    return version, _uploaded(version)
 
 
-def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def list_adapters(client: Client) -> Result:
     """List the published adapters."""
-    with connect(url, api_key) as client:
-        adapters = list(client.adapters())
+    adapters = list(client.adapters())
     none = "no adapters yet; publish one with: peltier upload F.safetensors"
-    print_result({"adapters": adapters}, (lambda: print_adapters(adapters)) if adapters else none, json=json)
+    return {"adapters": adapters}, (lambda: print_adapters(adapters)) if adapters else none
 
 
-def download(
-    task: TaskArgument, output: DownloadPath = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def download(client: Client, task: TaskArgument, output: DownloadPath = None) -> Result:
     """Write the artifact of a version to a file, as it was uploaded. TASK alone is the version that answers."""
-    with connect(url, api_key) as client:
-        name, version = _find(client, task)
-        path = output or Path(f"{name}-{version}.safetensors")
-        with transfer(f"downloading {name}@{version}") as report:
-            client.download(name, version, path, on_progress=report)
+    name, version = _find(client, task)
+    path = output or Path(f"{name}-{version}.safetensors")
+    with transfer(f"downloading {name}@{version}") as report:
+        client.download(name, version, path, on_progress=report)
     size_bytes = path.stat().st_size
     document = {"name": name, "version": version, "output": str(path), "size_bytes": size_bytes}
-    print_result(document, f"wrote {name}@{version} to {path} ({size_bytes:,} bytes)", json=json)
+    return document, f"wrote {name}@{version} to {path} ({size_bytes:,} bytes)"
 
 
-def delete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def delete(client: Client, task: TaskArgument) -> Result:
     """Delete an adapter, or one version of it (TASK@3)."""
-    with connect(url, api_key) as client:
-        client.delete(task)
-    print_result({"deleted": task}, f"deleted {task}", json=json)
+    client.delete(task)
+    return {"deleted": task}, f"deleted {task}"
+
+
+def pin(client: Client, task: OwnAdapter) -> Result:
+    """Keep an adapter on the device of every replica."""
+    made = client.pin(task)
+    return made, f"{task} is pinned by {made.pinned_by} at {made.pinned_at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def unpin(client: Client, task: OwnAdapter) -> Result:
+    """Release the pin of an adapter; it stays in memory until it is evicted."""
+    client.unpin(task)
+    return {"unpinned": task}, f"unpinned {task}"
 
 
 def _uploaded(version: UploadedVersion) -> str:

@@ -7,15 +7,15 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from peltier_client.commands.arguments import ApiKey, Json, TenantFilter, Url, checked, connect, print_result
+from peltier_client.commands.arguments import Result, TenantFilter, checked
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
 from peltier_client.commands.tables import print_keys, print_tenants
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.exchange.request import to_json
-from peltier_client.protocol.administration import Scope, TenantQuotas
+from peltier_client.protocol.administration import NewKey, Scope, TenantQuotas
 from peltier_client.protocol.names import check_name
 from peltier_client.resources.administration import QuotaOptions
+from peltier_client.synchronous import Client
 
 _SCOPES = get_args(Scope)
 _NO_LIMIT = "none"
@@ -28,12 +28,10 @@ ExpiresIn = Annotated[
 PrefixArgument = Annotated[
     str, typer.Argument(metavar="PREFIX", help="The first eight characters of the key after plt_.")
 ]
-keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 TenantArgument = Annotated[
     str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))
 ]
 _Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
-tenants = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
 
 
 def _check_scopes(scopes: list[str]) -> list[str]:
@@ -51,42 +49,33 @@ Scopes = Annotated[
 ]
 
 
-@keys.command("create")
-def create_key(  # noqa: PLR0913 - each is a word of the command line
-    scope: Scopes,
-    tenant: TenantOption = "default",
-    note: Note = "",
-    expires_in: ExpiresIn = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+def create_key(
+    client: Client, scope: Scopes, tenant: TenantOption = "default", note: Note = "", expires_in: ExpiresIn = None
+) -> Result:
     """Create a key and print it; it is not shown again."""
     expires_at = None if expires_in is None else datetime.now(UTC) + _read_time(expires_in)
-    with connect(url, api_key) as client:
-        key = client.create_key(*scope, tenant=tenant, note=note, expires_at=expires_at)
-    # The key alone is on stdout, for pipes and variables.
-    print_result(key, key.key, json=json)
-    if not json:
-        scopes = ", ".join(key.scopes)
-        typer.echo(f"key {key.prefix} of tenant {key.tenant} ({scopes}); it is not shown again", err=True)
+    key = client.create_key(*scope, tenant=tenant, note=note, expires_at=expires_at)
+    return key, lambda: _print_key(key)
 
 
-@keys.command("list")
-def list_keys(tenant: TenantFilter = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def _print_key(key: NewKey) -> None:
+    """The key alone is on stdout, for pipes and variables."""
+    typer.echo(key.key)
+    scopes = ", ".join(key.scopes)
+    typer.echo(f"key {key.prefix} of tenant {key.tenant} ({scopes}); it is not shown again", err=True)
+
+
+def list_keys(client: Client, tenant: TenantFilter = None) -> Result:
     """List every key without its secret, including revoked and expired keys."""
-    with connect(url, api_key) as client:
-        keys = client.keys(tenant)
+    keys = client.keys(tenant)
     none = "no keys yet; make one with: peltier keys create --scope admin"
-    print_result({"keys": keys}, (lambda: print_keys(keys)) if keys else none, json=json)
+    return {"keys": keys}, (lambda: print_keys(keys)) if keys else none
 
 
-@keys.command("revoke")
-def revoke_key(prefix: PrefixArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def revoke_key(client: Client, prefix: PrefixArgument) -> Result:
     """Revoke a key for good; every replica refuses it within a second."""
-    with connect(url, api_key) as client:
-        client.revoke_key(prefix)
-    print_result({"revoked": prefix}, f"revoked {prefix}", json=json)
+    client.revoke_key(prefix)
+    return {"revoked": prefix}, f"revoked {prefix}"
 
 
 def _read_time(text: str) -> timedelta:
@@ -116,38 +105,27 @@ class QuotaFlags:
 QuotaValues = Annotated[OptionValues, FieldOptions(QuotaFlags, given=True)]
 
 
-@tenants.command("create")
 @with_field_options
-def create_tenant(
-    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def create_tenant(client: Client, name: TenantArgument, quotas: QuotaValues) -> Result:
     """Create a tenant. Quotas that are not given are unlimited."""
-    wanted = _read_quotas(quotas)
-    with connect(url, api_key) as client:
-        tenant = client.create_tenant(name, **wanted)
-    print_result(tenant, lambda: print_tenants([tenant]), json=json)
+    tenant = client.create_tenant(name, **_read_quotas(quotas))
+    return tenant, lambda: print_tenants([tenant])
 
 
-@tenants.command("set")
 @with_field_options
-def set_quotas(
-    name: TenantArgument, quotas: QuotaValues, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def set_quotas(client: Client, name: TenantArgument, quotas: QuotaValues) -> Result:
     """Change quotas of a tenant. Those that are not given stay as they are; `none` removes a limit."""
     changed = _read_quotas(quotas)
-    with connect(url, api_key) as client:
-        kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
-        wanted: QuotaOptions = {**kept, **changed}
-        tenant = client.set_tenant(name, **wanted)
-    print_result(tenant, lambda: print_tenants([tenant]), json=json)
+    kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
+    wanted: QuotaOptions = {**kept, **changed}
+    tenant = client.set_tenant(name, **wanted)
+    return tenant, lambda: print_tenants([tenant])
 
 
-@tenants.command("list")
-def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def list_tenants(client: Client) -> Result:
     """List every tenant with its quotas."""
-    with connect(url, api_key) as client:
-        tenants = client.tenants()
-    print_result({"tenants": tenants}, lambda: print_tenants(tenants), json=json)
+    tenants = client.tenants()
+    return {"tenants": tenants}, lambda: print_tenants(tenants)
 
 
 def _read_quotas(given: OptionValues) -> QuotaOptions:

@@ -5,21 +5,11 @@ from typing import Annotated
 
 import typer
 
-from peltier_client.commands.arguments import (
-    ApiKey,
-    Json,
-    OwnAdapter,
-    TaskArgument,
-    TenantFilter,
-    Url,
-    checked,
-    connect,
-    print_result,
-)
+from peltier_client.commands.arguments import OwnAdapter, Result, TaskArgument, TenantFilter, checked
 from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, print_versions, shown_split
-from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol.aliases import Alias, AliasHistory, AliasList
 from peltier_client.protocol.names import check_alias
+from peltier_client.synchronous import Client
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
@@ -41,82 +31,55 @@ Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
 
 
-def alias(  # noqa: PLR0913 - each is a word of the command line
+def alias(
+    client: Client,
     task: OwnAdapter,
     alias: OptionalAlias = None,
     version: SharesArgument = None,
     history: HistoryOption = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Point an alias to a version, or to shares of several. Without VERSION, list aliases or show one's history."""
     if alias is None:
         if history:
             raise typer.BadParameter("--history needs an ALIAS")
-        _list_aliases(task, url, api_key, json=json)
-        return
+        return _list_aliases(client, task)
     if history == (version is not None):
         raise typer.BadParameter("give either a VERSION or --history")
-    split = _read_split(version) if version is not None else None
-    with connect(url, api_key) as client:
-        if split is not None:
-            _show(task, client.set_alias(task, alias, split), json=json)
-        else:
-            changes = client.alias_history(task, alias)
-            print_result(AliasHistory(changes=changes), lambda: print_alias_history(changes), json=json)
+    if version is not None:
+        return _shown(task, client.set_alias(task, alias, _read_split(version)))
+    changes = client.alias_history(task, alias)
+    return AliasHistory(changes=changes), lambda: print_alias_history(changes)
 
 
-def rollback(
-    task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def rollback(client: Client, task: OwnAdapter, alias: AliasName) -> Result:
     """Point an alias to what it meant before its last change."""
-    with connect(url, api_key) as client:
-        _show(task, client.rollback_alias(task, alias), json=json)
+    return _shown(task, client.rollback_alias(task, alias))
 
 
-def deprecate(  # noqa: PLR0913 - each is a word of the command line
-    task: TaskArgument,
-    reason: Reason = None,
-    undo: Undo = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+def deprecate(client: Client, task: TaskArgument, reason: Reason = None, undo: Undo = False) -> Result:
     """Deprecate a version (TASK@3)."""
     if undo == bool(reason):
         raise typer.BadParameter("give either a REASON or --undo")
-    with connect(url, api_key) as client:
-        version = client.deprecate(task, reason)
-    print_result(version, f"{task} is {'no longer ' if undo else ''}deprecated", json=json)
+    version = client.deprecate(task, reason)
+    return version, f"{task} is {'no longer ' if undo else ''}deprecated"
 
 
-def undelete(task: TaskArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def undelete(client: Client, task: TaskArgument) -> Result:
     """Undelete a version (TASK@3)."""
-    with connect(url, api_key) as client:
-        version = client.undelete(task)
-    sentence = f"undeleted {version.name} version {version.version} ({version.preset}, {version.digest})"
-    print_result(version, sentence, json=json)
+    version = client.undelete(task)
+    return version, f"undeleted {version.name} version {version.version} ({version.preset}, {version.digest})"
 
 
-def audit(
-    limit: LimitOption = 50,
-    tenant: TenantFilter = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+def audit(client: Client, limit: LimitOption = 50, tenant: TenantFilter = None) -> Result:
     """Show the audit log, newest first."""
-    with connect(url, api_key) as client:
-        records = list(islice(client.audit(tenant), limit))
-    print_result({"records": records}, lambda: print_audit(records), json=json)
+    records = list(islice(client.audit(tenant), limit))
+    return {"records": records}, lambda: print_audit(records)
 
 
-def _list_aliases(task: str, url: str, api_key: str | None, *, json: bool) -> None:
-    with connect(url, api_key) as client:
-        aliases = client.aliases(task)
+def _list_aliases(client: Client, task: str) -> Result:
+    aliases = client.aliases(task)
     none = f"{task} has no aliases yet; make one with: peltier alias {task} production VERSION"
-    print_result(AliasList(aliases=aliases), (lambda: print_aliases(aliases)) if aliases else none, json=json)
+    return AliasList(aliases=aliases), (lambda: print_aliases(aliases)) if aliases else none
 
 
 def _read_split(text: str) -> int | dict[int, float]:
@@ -130,14 +93,13 @@ def _read_split(text: str) -> int | dict[int, float]:
         ) from None
 
 
-def _show(task: str, alias: Alias, *, json: bool) -> None:
-    print_result(alias, f"{task}@{alias.alias} means {shown_split(alias.versions)}", json=json)
+def _shown(task: str, alias: Alias) -> Result:
+    return alias, f"{task}@{alias.alias} means {shown_split(alias.versions)}"
 
 
-def versions(task: OwnAdapter, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def versions(client: Client, task: OwnAdapter) -> Result:
     """List an adapter's versions, newest first, with the aliases that point to them."""
-    with connect(url, api_key) as client:
-        found = client.versions(task)
-        adapter = client.adapter(task)
+    found = client.versions(task)
+    adapter = client.adapter(task)
     document = {"name": adapter.name, "live": adapter.live, "aliases": adapter.aliases, "versions": found}
-    print_result(document, lambda: print_versions(adapter, found), json=json)
+    return document, lambda: print_versions(adapter, found)

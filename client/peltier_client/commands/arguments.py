@@ -1,9 +1,12 @@
 """Arguments and options that several commands share, shell completion of task names, and how commands print their
 result and the next step after an error."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter
 from itertools import islice
 from typing import Annotated, Any
 
@@ -11,6 +14,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from peltier_client.commands.field_options import set_parameters
 from peltier_client.errors import (
     AdapterNotFound,
     BatchNotFound,
@@ -131,9 +135,12 @@ TenantFilter = Annotated[
 OwnAdapter = Annotated[str, task_argument("TASK", "The name of an adapter.", check_name)]
 
 
-def print_result(
-    document: BaseModel | Mapping[str, object], for_people: str | Callable[[], object], *, json: bool
-) -> None:
+Document = BaseModel | Mapping[str, object]
+ForPeople = str | Callable[[], object]
+Result = tuple[Document, ForPeople]
+
+
+def print_result(document: Document, for_people: ForPeople, *, json: bool) -> None:
     """With `json` print one JSON document on stdout; without it the sentence `for_people`, or what it prints."""
     if json:
         typer.echo(to_json(document, exclude_none=True, inf_nan_mode="null").decode())
@@ -153,3 +160,25 @@ def connect(url: str, api_key: str | None) -> Iterator[Client]:
     """A client for one command. Its errors name the next step."""
     with with_next_steps(api_key), Client(url, api_key) as client:
         yield client
+
+
+_SERVER_OPTIONS = [
+    Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=Url),
+    Parameter("api_key", Parameter.KEYWORD_ONLY, default=None, annotation=ApiKey),
+    Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+]
+
+
+def of_server(ask: Callable[..., Result]) -> Callable[..., None]:
+    """The command that prints what `ask` finds out with its first parameter, a `client`. It has the options of the
+    server and `--json` in the place of that parameter."""
+
+    @wraps(ask)
+    def command(*, url: str, api_key: str | None, json: bool, **values: Any) -> None:
+        with connect(url, api_key) as client:
+            document, for_people = ask(client=client, **values)
+        print_result(document, for_people, json=json)
+
+    _, *own = inspect.signature(ask).parameters.values()
+    set_parameters(command, [*own, *_SERVER_OPTIONS])
+    return command

@@ -9,7 +9,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, connect, print_result, url_option
+from peltier_client.commands.arguments import ApiKey, Json, Result, Url, connect, print_result, url_option
 from peltier_client.commands.tables import show, shown_minute
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
@@ -18,8 +18,6 @@ from peltier_client.synchronous import Client
 
 _MAX_LINE_BYTES = 2**21
 _NAME_WIDTH = len("endpoint")
-
-batches = typer.Typer(help="Run, list, show, wait for and cancel batches of requests.", no_args_is_help=True)
 
 
 def _check_folder(output: Path | None) -> Path | None:
@@ -44,7 +42,6 @@ OutputOption = Annotated[
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the answers.")]
 
 
-@batches.command("run")
 def run(  # noqa: PLR0913 - each is a word of the command line
     file: FileArgument,
     output: OutputOption = None,
@@ -63,7 +60,6 @@ def run(  # noqa: PLR0913 - each is a word of the command line
             print_result(batch, batch.id, json=json)
 
 
-@batches.command("wait")
 def wait_for(
     batch_id: IdArgument, output: OutputOption = None, url: Url = DEFAULT_URL, api_key: ApiKey = None,
     json: Json = False,
@@ -73,29 +69,23 @@ def wait_for(
         _finish(client, batch_id, output, url, json=json)
 
 
-@batches.command("list")
-def list_batches(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def list_batches(client: Client) -> Result:
     """List the batches, newest first."""
-    with connect(url, api_key) as client:
-        found = list(client.batches.list())
+    found = list(client.batches.list())
     none = "no batches; begin one with: peltier batches run FILE"
-    print_result({"batches": found}, (lambda: _print_batches(found)) if found else none, json=json)
+    return {"batches": found}, (lambda: _print_batches(found)) if found else none
 
 
-@batches.command("show")
-def show_batch(batch_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def show_batch(client: Client, batch_id: IdArgument) -> Result:
     """Show one batch: its status, requests and files."""
-    with connect(url, api_key) as client:
-        batch = client.batches.get(batch_id)
-    print_result(batch, "\n".join(_lines(batch)), json=json)
+    batch = client.batches.get(batch_id)
+    return batch, "\n".join(_lines(batch))
 
 
-@batches.command("cancel")
-def cancel(batch_id: IdArgument, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+def cancel(client: Client, batch_id: IdArgument) -> Result:
     """Cancel a batch; what it has computed stays in its files."""
-    with connect(url, api_key) as client:
-        batch = client.batches.cancel(batch_id)
-    print_result(batch, f"{batch.id} is {batch.status}", json=json)
+    batch = client.batches.cancel(batch_id)
+    return batch, f"{batch.id} is {batch.status}"
 
 
 def _endpoint(file: Path) -> BatchEndpoint:

@@ -1,14 +1,15 @@
 """Options of a command that are fields of a dataclass, so that an option's type, default and help are written once."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from inspect import Parameter
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+T = TypeVar("T")
 OptionValues = dict[str, Any]
 
 
@@ -57,23 +58,29 @@ class FieldOptions:
         return Parameter(name, Parameter.KEYWORD_ONLY, default=initial, annotation=Annotated[value, option])
 
 
-def with_field_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_field_options(command: Callable[..., T]) -> Callable[..., T]:
     """`command` with the options of its `FieldOptions` in the place of the parameters that they annotate."""
     own = inspect.signature(command).parameters.values()
     groups = {parameter.name: found for parameter in own if (found := _field_options(parameter))}
 
     @wraps(command)
-    def call(**values: Any) -> None:
+    def call(**values: Any) -> T:
         taken = {name: group.take(values) for name, group in groups.items()}
-        command(**taken, **values)
+        return command(**taken, **values)
 
     parameters: list[Parameter] = []
     for parameter in own:
         group = groups.get(parameter.name)
-        parameters += group.parameters() if group else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        parameters += group.parameters() if group else [parameter]
+    set_parameters(call, parameters)
     return call
+
+
+def set_parameters(command: Callable[..., object], parameters: Iterable[Parameter]) -> None:
+    """Let Typer make the options and arguments of `command` from these parameters."""
+    named = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
 
 
 def _field_options(parameter: Parameter) -> FieldOptions | None:

@@ -5,11 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from peltier_client.commands.aliases import AliasName
-from peltier_client.commands.arguments import ApiKey, Json, OwnAdapter, Url, connect, print_result
-from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.commands.arguments import OwnAdapter, Result
 from peltier_client.protocol.rollouts import AtEnd, Rollout
-
-rollout = typer.Typer(help="Try a version behind an alias, show what was found, and stop it.", no_args_is_help=True)
+from peltier_client.synchronous import Client
 
 VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", help="The version to try.")]
 ShareOption = Annotated[float | None, typer.Option(help="Share of the alias's requests, between 0 and 1.")]
@@ -24,8 +22,8 @@ LabelOption = Annotated[list[str] | None, typer.Option("--label", help="The righ
 RightOption = Annotated[bool | None, typer.Option("--right/--wrong", help="Whether the answer was right.")]
 
 
-@rollout.command("start")
 def start_rollout(  # noqa: PLR0913 - each is a word of the command line
+    client: Client,
     task: OwnAdapter,
     alias: AliasName,
     version: VersionArgument,
@@ -35,10 +33,7 @@ def start_rollout(  # noqa: PLR0913 - each is a word of the command line
     margin: MarginOption = None,
     max_hours: HoursOption = None,
     at_end: AtEndOption = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Try a version behind an alias; the server promotes it or rolls it back."""
     if (share is None) != shadow:
         raise typer.BadParameter("give either --share or --shadow")
@@ -50,49 +45,37 @@ def start_rollout(  # noqa: PLR0913 - each is a word of the command line
         "at_end": at_end,
     }
     guard = {name: value for name, value in given.items() if value is not None}
-    with connect(url, api_key) as client:
-        found = client.start_rollout(task, alias, version, shadow=shadow, **guard)
-    print_result(found, lambda: _print(task, found), json=json)
+    found = client.start_rollout(task, alias, version, shadow=shadow, **guard)
+    return found, lambda: _print(task, found)
 
 
-@rollout.command("show")
-def show_rollout(
-    task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def show_rollout(client: Client, task: OwnAdapter, alias: AliasName) -> Result:
     """Show the newest guarded change of an alias: its state, what was counted, and the evidence."""
-    with connect(url, api_key) as client:
-        found = client.rollout(task, alias)
+    found = client.rollout(task, alias)
     none = f"{task}@{alias} has had no guarded change; begin one with: peltier rollout start {task} {alias} VERSION"
-    print_result({"rollout": found}, none if found is None else lambda: _print(task, found), json=json)
+    return {"rollout": found}, none if found is None else lambda: _print(task, found)
 
 
-@rollout.command("stop")
-def stop_rollout(
-    task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
-) -> None:
+def stop_rollout(client: Client, task: OwnAdapter, alias: AliasName) -> Result:
     """End the guarded change of an alias; the version that it meant before answers every request."""
-    with connect(url, api_key) as client:
-        found = client.stop_rollout(task, alias)
-    print_result(found, lambda: _print(task, found), json=json)
+    found = client.stop_rollout(task, alias)
+    return found, lambda: _print(task, found)
 
 
-def feedback(  # noqa: PLR0913 - each is a word of the command line
+def feedback(
+    client: Client,
     request_id: RequestIdArgument,
     row: RowOption = 0,
     label: LabelOption = None,
     right: RightOption = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Tell the right label of an answer, or whether it was right."""
     if bool(label) == (right is not None):
         raise typer.BadParameter("give either --label, or --right or --wrong")
     known: dict[str, Any] = {"right": right} if not label else {"label": label[0] if len(label) == 1 else label}
-    with connect(url, api_key) as client:
-        told = client.feedback(request_id, row=row, **known)
+    told = client.feedback(request_id, row=row, **known)
     sentence = f"the answer of {told.adapter}@{told.version} was {'right' if told.right else 'wrong'}"
-    print_result(told, sentence if told.counted else f"{sentence}; the guarded change has ended", json=json)
+    return told, sentence if told.counted else f"{sentence}; the guarded change has ended"
 
 
 def _print(task: str, found: Rollout) -> None:
