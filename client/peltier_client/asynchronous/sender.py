@@ -16,7 +16,6 @@ from peltier_client.exchange.forks import OwnBody, num_forks
 from peltier_client.exchange.in_flight import AsyncRequestGate, is_refusal
 from peltier_client.exchange.patience import Patience
 from peltier_client.exchange.request import Page, Request
-from peltier_client.exchange.transfer import ReportedBody
 from peltier_client.protocol.session import TENANT_HEADER
 
 T = TypeVar("T")
@@ -143,8 +142,6 @@ class AsyncSender:
     async def _receive(self, pool: AsyncPool, request: Request[T]) -> httpx2.Response:
         response = await self._begin(pool, request)
         try:
-            if request.on_progress is not None and request.file is None:
-                response.stream = ReportedBody(response, request.on_progress)
             await response.aread()
         finally:
             await response.aclose()
@@ -153,7 +150,7 @@ class AsyncSender:
     async def _begin(self, pool: AsyncPool, request: Request[T]) -> httpx2.Response:
         """The head of the answer to `request`, whose body is not read yet."""
         response = await pool.http.send(http_request(pool.http, request, self._tenant), stream=True)
-        response.stream = OwnBody(response)
+        response.stream = OwnBody(response, request.on_progress if request.file is None else None)
         try:
             if self._transport is None:  # a given one may replay recorded answers
                 self.connection.require_answer(response)

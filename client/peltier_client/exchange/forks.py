@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 
+from peltier_client.exchange.transfer import OnProgress
+
 _num_forks = 0
 
 
@@ -16,11 +18,14 @@ def num_forks() -> int:
 
 class OwnBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """The body of a response for the process that began to receive it. In a process forked since it raises a
-    `ReadError` before it takes a byte, and leaves the connection as it is."""
+    `ReadError` before it takes a byte, and leaves the connection as it is. `report` is told how much has arrived."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response, self._stream = response, response.stream
+    def __init__(self, response: httpx2.Response, report: OnProgress | None) -> None:
+        self._response, self._stream, self._report = response, response.stream, report
         self._num_forks = num_forks()
+        length = response.headers.get("content-length", "")
+        self._size = int(length) if length.isdecimal() else None
+        self._arrived = 0
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"
@@ -30,6 +35,7 @@ class OwnBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             chunk = next(chunks, None)
             if chunk is None:
                 return
+            self._count(chunk)
             yield chunk
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -40,7 +46,13 @@ class OwnBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             chunk = await anext(chunks, None)
             if chunk is None:
                 return
+            self._count(chunk)
             yield chunk
+
+    def _count(self, chunk: bytes) -> None:
+        self._arrived += len(chunk)
+        if self._report is not None:
+            self._report(self._arrived, self._size)
 
     def close(self) -> None:
         assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"

@@ -2,12 +2,10 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-
-import httpx2
 
 # Takes the bytes transferred so far, and all bytes, None if their number is not known. A retry begins again at 0.
 OnProgress = Callable[[int, int | None], object]
@@ -24,38 +22,6 @@ class ReportedFile(BytesIO):
         data = super().read(size)
         self._report(self.tell(), self._size)
         return data
-
-
-class ReportedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """The body of a response, which tells how much of it has arrived."""
-
-    def __init__(self, response: httpx2.Response, report: OnProgress) -> None:
-        self._stream, self._report = response.stream, report
-        length = response.headers.get("content-length", "")
-        self._size = int(length) if length.isdecimal() else None
-        self._arrived = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"
-        yield from map(self._count, self._stream)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._stream, httpx2.AsyncByteStream), "of an asynchronous client"
-        async for chunk in self._stream:
-            yield self._count(chunk)
-
-    def close(self) -> None:
-        assert isinstance(self._stream, httpx2.SyncByteStream), "of a synchronous client"
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        assert isinstance(self._stream, httpx2.AsyncByteStream), "of an asynchronous client"
-        await self._stream.aclose()
-
-    def _count(self, chunk: bytes) -> bytes:
-        self._arrived += len(chunk)
-        self._report(self._arrived, self._size)
-        return chunk
 
 
 def write_whole(path: Path, data: bytes) -> Path:
