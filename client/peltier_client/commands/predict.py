@@ -21,7 +21,7 @@ from peltier_client.commands.arguments import (
     task_argument,
 )
 from peltier_client.commands.field_options import FieldOptions, OptionValues, with_field_options
-from peltier_client.commands.predict_file import Interrupted, Job, predict_file
+from peltier_client.commands.predict_file import Job, predict_file
 from peltier_client.commands.tables import print_predictions, print_task_answers, print_truncation
 from peltier_client.errors import PeltierError
 from peltier_client.exchange.connection import DEFAULT_URL
@@ -173,11 +173,7 @@ def _predict_texts(
 
 
 def _predict_file(job: Job, url: str, api_key: str | None, *, json: bool) -> None:
-    try:
-        summary = predict_file(job, url, api_key)
-    except Interrupted as interrupted:
-        typer.echo(str(interrupted), err=True)
-        raise
+    summary = predict_file(job, url, api_key)
     print_truncation(job.task, summary.truncated_inputs, summary.rows)
     answered = ", ".join(f"{count:,} by {name}" for name, count in summary.versions.items()) or "none answered"
     print_result(summary, f"wrote {summary.rows:,} rows to {summary.output} ({answered})", json=json)

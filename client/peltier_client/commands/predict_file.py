@@ -9,11 +9,12 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import typer
 from pydantic import BaseModel
 
 from peltier_client.asynchronous import AsyncClient
@@ -26,40 +27,23 @@ from peltier_client.resources.predict import PredictOptions
 
 TIMEOUT_SECONDS = 600.0  # an answer may hold many generated texts
 _MIN_MISTAKE_ROWS = 8
-
-
-@dataclass
-class Written:
-    """Counts of a part file's lines. `last_line` and `last_row` are the last row of the input that it covers, and
-    `adapter` is the name in the last line with a prediction."""
-
-    num_rows: int = 0
-    num_errors: int = 0
-    last_line: int = 0
-    last_row: dict[str, Any] = field(default_factory=dict)
-    adapter: str | None = None
-
-    def add(self, document: dict[str, Any]) -> None:
-        """Count one more line. Raises KeyError or TypeError, and counts nothing, if it is not a line of predictions."""
-        line, row, adapter = document["line"], document["row"], document.get("adapter")
-        if not isinstance(line, int) or not isinstance(row, dict) or not isinstance(adapter, str | None):
-            raise TypeError("a line of predictions has a line number, a row and the name of an adapter")
-        self.num_rows += 1
-        self.num_errors += "error" in document
-        self.last_line, self.last_row = line, row
-        self.adapter = adapter or self.adapter
+_START_AGAIN = "delete it to start again"
 
 
 class PartFile:
-    """`finish` renames it to `output`, compressed if that ends in .gz. An interrupted run can be resumed.
+    """The lines of an unfinished output, with their counts. `finish` renames it to `output`, compressed if that ends in
+    .gz. An interrupted run can be resumed.
 
-    Without `resume` an existing part file is refused, so that hours of work are not overwritten.
+    `last_line` and `last_row` are the last row of the input that it covers, and `adapter` is the name in the last line
+    with a prediction. Without `resume` an existing part file is refused, so that hours of work are not overwritten.
     """
 
     def __init__(self, output: Path, *, resume: bool) -> None:
         self._output = output
         self.path = output.with_name(f"{output.name}.part")
-        self.written = Written()
+        self.num_rows = self.num_errors = self.last_line = 0
+        self.last_row: dict[str, Any] = {}
+        self.adapter: str | None = None
         if self.path.exists():
             if not resume:
                 raise InvalidInput(f"{self.path} exists from an unfinished run; give --resume, or delete it")
@@ -74,7 +58,17 @@ class PartFile:
             self._file.writelines(lines)
             self._file.flush()
         for document in documents:
-            self.written.add(document)
+            self._add(document)
+
+    def _add(self, document: dict[str, Any]) -> None:
+        """Count one more line. Raises KeyError or TypeError, and counts nothing, if it is not a line of predictions."""
+        line, row, adapter = document["line"], document["row"], document.get("adapter")
+        if not isinstance(line, int) or not isinstance(row, dict) or not isinstance(adapter, str | None):
+            raise TypeError("a line of predictions has a line number, a row and the name of an adapter")
+        self.num_rows += 1
+        self.num_errors += "error" in document
+        self.last_line, self.last_row = line, row
+        self.adapter = adapter or self.adapter
 
     def finish(self) -> None:
         """Rename the part file to `output` in one step."""
@@ -106,7 +100,7 @@ class PartFile:
         # Closing retries lines that did not fit on the disk; that error has been raised before.
         with suppress(OSError):
             self._file.close()
-        if not self.written.num_rows:
+        if not self.num_rows:
             self.path.unlink(missing_ok=True)
 
     def _read(self) -> None:
@@ -122,9 +116,9 @@ class PartFile:
 
     def _count(self, line: bytes) -> None:
         try:
-            self.written.add(json.loads(line))
+            self._add(json.loads(line))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            place = f"{self.path}:{self.written.num_rows + 1}"
+            place = f"{self.path}:{self.num_rows + 1}"
             raise InvalidInput(f"{place} is not a line of predictions; delete the file to start again") from error
 
 
@@ -171,29 +165,14 @@ class FileSummary(BaseModel):
     versions: dict[str, int] = {}
 
 
-class _OtherRun(Exception):
+class _OtherRun(InvalidInput):
     """The part file cannot be resumed because it belongs to another file or adapter."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; the message counts the finished rows."""
-
-
-@dataclass
-class _Tally:
-    versions: Counter[str] = field(default_factory=Counter)
-    num_truncated: int = 0
-
-    def add(self, batch: Sequence[Scored]) -> None:
-        adapters = [scored.adapter for scored in batch if scored.adapter is not None]
-        self.versions.update(f"{adapter.name}@{adapter.version}" for adapter in adapters)
-        self.num_truncated += sum(scored.num_truncated for scored in batch)
 
 
 def predict_file(job: Job, url: str, api_key: str | None) -> FileSummary:
     """Run the job and create its output file when every row is done.
 
-    Raises `Interrupted` at Ctrl-C. After that, and after an error, OUTPUT.part holds the finished rows.
+    After Ctrl-C, which says how far it was, and after an error, OUTPUT.part holds the finished rows.
     """
     job.check()
     with (
@@ -201,46 +180,42 @@ def predict_file(job: Job, url: str, api_key: str | None) -> FileSummary:
         open_rows(job.file, job.columns) as rows,
         PartFile(job.output, resume=job.resume) as part,
     ):
-        tally = _run_here(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part)
-        done = part.written
-    return FileSummary(
-        output=str(job.output),
-        rows=done.num_rows,
-        errors=done.num_errors,
-        truncated_inputs=tally.num_truncated,
-        versions=dict(tally.versions),
-    )
+        try:
+            with progress(rows.size_bytes) as show:
+                summary = asyncio.run(_run(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part, show))
+            part.finish()
+            return summary
+        except KeyboardInterrupt:
+            typer.echo(f"interrupted; {_left(part)}", err=True)
+            raise
+        except _OtherRun:
+            raise
+        except PeltierError as error:
+            if part.num_rows:
+                error.message = f"{error.message}; {_left(part)}"
+                error.args = (error.message,)
+            raise
 
 
-def _run_here(job: Job, client: AsyncClient, rows: DataFile, part: PartFile) -> _Tally:
-    try:
-        with progress(rows.size_bytes) as show:
-            tally = asyncio.run(_run(job, client, rows, part, show))
-        part.finish()
-        return tally
-    except _OtherRun as error:
-        raise InvalidInput(f"{error}; delete it to start again") from None
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {_left(part)}") from None
-    except PeltierError as error:
-        if part.written.num_rows:
-            error.message = f"{error.message}; {_left(part)}"
-            error.args = (error.message,)
-        raise
-
-
-async def _run(job: Job, client: AsyncClient, rows: DataFile, part: PartFile, show: Show) -> _Tally:
-    tally = _Tally()
+async def _run(job: Job, client: AsyncClient, rows: DataFile, part: PartFile, show: Show) -> FileSummary:
+    versions, num_truncated = Counter[str](), 0
     async with client:
         scorer = Scorer(client, (job.task,), job.columns, job.options, job.batch_size, job.concurrency)
         async for batch in scorer.score(_rest(rows, part)):
-            if not part.written.num_rows:
+            if not part.num_rows:
                 _refuse_mistake(batch)
             _refuse_other_adapter(part, batch)
             part.write([to_document(scored) for scored in batch])
-            tally.add(batch)
-            show(rows.position, part.written.num_rows, part.written.num_errors)
-    return tally
+            versions.update(f"{one.adapter.name}@{one.adapter.version}" for one in batch if one.adapter is not None)
+            num_truncated += sum(scored.num_truncated for scored in batch)
+            show(rows.position, part.num_rows, part.num_errors)
+    return FileSummary(
+        output=str(job.output),
+        rows=part.num_rows,
+        errors=part.num_errors,
+        truncated_inputs=num_truncated,
+        versions=dict(versions),
+    )
 
 
 def to_document(scored: Scored) -> dict[str, Any]:
@@ -255,19 +230,18 @@ def to_document(scored: Scored) -> dict[str, Any]:
 
 def _rest(rows: DataFile, part: PartFile) -> Iterator[DataRow]:
     """The rows that are not in the part file; `_OtherRun` if the part file belongs to another input."""
-    written = part.written
-    num_done, cells = 0, written.last_row
+    num_done, cells = 0, part.last_row
     for row in rows.rows:
-        if row.line > written.last_line:
+        if row.line > part.last_line:
             break
         num_done, cells = num_done + 1, dict(row.cells)
     else:
         row = None
-    if num_done != written.num_rows:
-        raise _OtherRun(f"{part.path} does not hold predictions for {rows.path}")
+    if num_done != part.num_rows:
+        raise _OtherRun(f"{part.path} does not hold predictions for {rows.path}; {_START_AGAIN}")
     # Compared as JSON, because NaN does not equal itself.
-    if json.dumps(cells) != json.dumps(written.last_row):
-        raise _OtherRun(f"{part.path} has another row for line {written.last_line} than {rows.path}")
+    if json.dumps(cells) != json.dumps(part.last_row):
+        raise _OtherRun(f"{part.path} has another row for line {part.last_line} than {rows.path}; {_START_AGAIN}")
     if row is not None:
         yield row
     yield from rows.rows
@@ -283,13 +257,13 @@ def _refuse_mistake(batch: Sequence[Scored]) -> None:
 
 def _refuse_other_adapter(part: PartFile, batch: Sequence[Scored]) -> None:
     """All predictions of one output come from one adapter."""
-    kept = part.written.adapter
+    kept = part.adapter
     for adapter in [scored.adapter for scored in batch if scored.adapter is not None]:
         if kept is not None and adapter.name != kept:
-            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {adapter.name!r}")
+            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {adapter.name!r}; {_START_AGAIN}")
 
 
 def _left(part: PartFile) -> str:
-    if not part.written.num_rows:
+    if not part.num_rows:
         return "no row was answered"
-    return f"{part.written.num_rows:,} rows are in {part.path}; continue with --resume"
+    return f"{part.num_rows:,} rows are in {part.path}; continue with --resume"

@@ -1,6 +1,7 @@
 """How long to wait for a server that does not answer."""
 
 import time
+from typing import Protocol, TypeVar
 
 from peltier_client.errors import ConnectionFailed, PeltierError, QuotaExceeded, Unavailable
 
@@ -9,6 +10,16 @@ _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 # What proxies answer for a server that is away.
 _GATEWAY_STATUSES = frozenset({502, 504})
+
+
+class LongOperation(Protocol):
+    """A training or a batch."""
+
+    @property
+    def has_ended(self) -> bool: ...
+
+
+E = TypeVar("E", bound=LongOperation)
 
 
 class Patience:

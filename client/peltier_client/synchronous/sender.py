@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import httpx2
 import stamina
@@ -14,22 +14,12 @@ from peltier_client.errors import InvalidInput, PeltierError, TimedOut
 from peltier_client.exchange.connection import ServerConnection, http_request, is_worth_retrying
 from peltier_client.exchange.forks import OwnBody, num_forks
 from peltier_client.exchange.in_flight import RequestGate, is_refusal
-from peltier_client.exchange.patience import Patience
+from peltier_client.exchange.patience import E, Patience
 from peltier_client.exchange.request import Page, Request
 from peltier_client.protocol.session import TENANT_HEADER
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Page)
-
-
-class LongOperation(Protocol):
-    """A training or a batch."""
-
-    @property
-    def has_ended(self) -> bool: ...
-
-
-E = TypeVar("E", bound=LongOperation)
 
 
 @dataclass(frozen=True)
