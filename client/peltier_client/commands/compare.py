@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -56,21 +55,6 @@ Differences = Annotated[int, typer.Option(min=0, help="Maximum differing rows to
 _MAX_LABELS = 4096  # of a task
 
 
-@dataclass(frozen=True)
-class Questions:
-    """The labelled rows, and how requests are made of them."""
-
-    data: Path
-    columns: Sequence[str]
-    label_column: str
-    batch_size: int
-    concurrency: int
-
-    def scorer(self, client: AsyncClient, tasks: Sequence[str]) -> Scorer:
-        """Asks both versions about each batch of rows."""
-        return Scorer(client, tasks, self.columns, {}, self.batch_size, self.concurrency)
-
-
 def compare(  # noqa: PLR0913 - each is a word of the command line
     first: First,
     second: Second,
@@ -89,10 +73,10 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     columns = text_column or ["text"]
     check_columns(columns)
     answers = Answers(first), Answers(second)
-    questions = Questions(data, columns, label_column, batch_size, concurrency)
     with with_next_steps(api_key):
         client = AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS)
-        cases = asyncio.run(_ask(client, questions, answers))
+        scorer = Scorer(client, (first, second), columns, {}, batch_size, concurrency)
+        cases = asyncio.run(_ask(scorer, data, label_column, answers))
     if not cases:
         raise InvalidInput(f"{data} has no rows")
     found = judge(str(data), cases, answers, label_separator, differences)
@@ -101,20 +85,19 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     print_result(found, lambda: _print_comparison(found), json=json)
 
 
-async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers, Answers]) -> list[Case]:
+async def _ask(scorer: Scorer, data: Path, label_column: str, answers: tuple[Answers, Answers]) -> list[Case]:
     """Ask both versions about every row. The first row that cannot be read or answered raises, with its line."""
     cases: list[Case] = []
-    with open_rows(questions.data, [*questions.columns, questions.label_column]) as rows:
-        scorer = questions.scorer(client, [side.task for side in answers])
-        async with client, aclosing(scorer.score(rows.rows)) as scored:
+    with open_rows(data, [*scorer.columns, label_column]) as rows:
+        async with scorer.client, aclosing(scorer.score(rows.rows)) as scored:
             with progress(rows.size_bytes) as show:
                 async for batch in scored:
-                    cases += [_case(questions, row.row) for row in batch]
-                    _take(questions, answers[0], batch)
-                    _take(questions, answers[1], await anext(scored))
+                    cases += [_case(data, row.row, scorer.columns, label_column) for row in batch]
+                    _take(data, answers[0], batch)
+                    _take(data, answers[1], await anext(scored))
                     show(rows.position, len(cases), 0)
             for side in answers:
-                await _name_labels(client, side, cases)
+                await _name_labels(scorer.client, side, cases)
     return cases
 
 
@@ -126,23 +109,23 @@ async def _name_labels(client: AsyncClient, answers: Answers, cases: Sequence[Ca
             answers.names = tuple(found[0].scores or ())
 
 
-def _take(questions: Questions, answers: Answers, batch: Sequence[Scored]) -> None:
+def _take(data: Path, answers: Answers, batch: Sequence[Scored]) -> None:
     for scored in batch:
         if scored.prediction is None or scored.adapter is None:
             reason = scored.error.message if scored.error is not None else "has no answer"
-            raise InvalidInput(f"{questions.data}:{scored.row.line} {answers.task}: {reason}")
+            raise InvalidInput(f"{data}:{scored.row.line} {answers.task}: {reason}")
         answers.add(scored.prediction, scored.adapter)
         answers.num_truncated += scored.num_truncated
 
 
-def _case(questions: Questions, row: DataRow) -> Case:
+def _case(data: Path, row: DataRow, columns: Sequence[str], label_column: str) -> Case:
     try:
-        input_ = read_input(row, questions.columns)
-        if questions.label_column not in row.cells:
-            raise InvalidInput(f"has no column {questions.label_column!r}")
+        input_ = read_input(row, columns)
+        if label_column not in row.cells:
+            raise InvalidInput(f"has no column {label_column!r}")
     except InvalidInput as error:
-        raise InvalidInput(f"{questions.data}:{row.line} {error.message}") from None
-    return Case(row.line, input_, row.cells[questions.label_column])
+        raise InvalidInput(f"{data}:{row.line} {error.message}") from None
+    return Case(row.line, input_, row.cells[label_column])
 
 
 def _print_comparison(found: Comparison) -> None:
