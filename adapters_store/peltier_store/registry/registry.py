@@ -106,6 +106,7 @@ class CoreRegistry(Operations):
     schema = reads(read_schema)
     find = reads(find_version)
     report = reads(versions.find_report)
+    require_room = reads(versions.require_room)
     versions = reads(read_versions)
     names = reads(read_names)
     usage = reads(tenants.read_usage)
@@ -176,11 +177,6 @@ class CoreRegistry(Operations):
         return await self._transactions.follow(
             since, lambda connection, position: read_changes(connection, position, since)
         )
-
-    async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
-        """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
-        draft = VersionRecord(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
-        await self._read(versions.require_room, draft)
 
     async def publish(  # noqa: PLR0913 - what a version is
         self,
@@ -318,9 +314,6 @@ class CoreRegistry(Operations):
     async def revoke_key(self, prefix: str, *, actor: str) -> Key:
         """Revokes a key permanently; a revoked key stays unchanged. Raises KeyUnknown."""
         return await self._write(actor, tenants.revoke_key, prefix)
-
-    async def _read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))
 
     async def _write(
         self,

@@ -331,11 +331,9 @@ def read_audit(
     entries = select(AuditRow.__table__).order_by(AuditRow.id.desc()).limit(limit)
     if before_id is not None:
         entries = entries.where(AuditRow.id < before_id)
-    for column, value in ((AuditRow.tenant, wanted.tenant), (AuditRow.actor, wanted.actor)):
-        if value is not None:
-            entries = entries.where(column == value)
-    if wanted.action is not None:
-        entries = entries.where(AuditRow.action == wanted.action)
+    for name in ("tenant", "actor", "action"):
+        if (value := getattr(wanted, name)) is not None:
+            entries = entries.where(getattr(AuditRow, name) == value)
     if wanted.since is not None:
         entries = entries.where(AuditRow.at >= wanted.since)
     if wanted.until is not None:

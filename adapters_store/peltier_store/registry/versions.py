@@ -40,7 +40,9 @@ def publish(
     writing: WriteTransaction, draft: VersionRecord, reservation: Reservation, report: str | None
 ) -> tuple[VersionRecord, bool]:
     """Numbers the draft and makes it live, unless a live version has its bytes; then gives it the report."""
-    existing = require_room(writing.connection, draft)
+    existing = require_room(
+        writing.connection, draft.tenant, draft.name, digest=draft.digest, size_bytes=draft.size_bytes
+    )
     consume(writing.connection, reservation)
     version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
     # That a version is published is in the audit log already.
@@ -49,13 +51,15 @@ def publish(
     return version, existing is None
 
 
-def require_room(connection: Connection, draft: VersionRecord) -> VersionRecord | None:
-    """Raises QuotaReached if the draft exceeds a quota; returns the live version that already has its bytes."""
-    quotas = require_quotas(connection, draft.tenant)
-    existing = find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
+def require_room(
+    connection: Connection, tenant: str, name: str, *, digest: str, size_bytes: int
+) -> VersionRecord | None:
+    """The live version that has these bytes already. Raises TenantUnknown, or QuotaReached if they would be refused."""
+    quotas = require_quotas(connection, tenant)
+    existing = find_live_bytes(connection, tenant, name, digest)
     if existing is None:
-        require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
-        require_room_for_bytes(connection, quotas, draft.tenant, draft.size_bytes)
+        require_room_for_adapter(connection, quotas, tenant, name)
+        require_room_for_bytes(connection, quotas, tenant, size_bytes)
     return existing
 
 
