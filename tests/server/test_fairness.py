@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from peltier_adapters.artifact.artifact import Artifact
 from peltier_backbone.backbone import Backbone
 from peltier_server.runner import isolation
-from peltier_store.blobs.blobs import Blobs
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.conftest import Running, Serve, hold, take_steps, until
@@ -119,23 +117,6 @@ async def test_a_weight_holds_everywhere_once_it_is_set(serve: Serve) -> None:
         await until(lambda: weights[1]("a") == 7.5)
 
 
-async def test_who_floods_the_queue_leaves_room_for_others(shared: Shared) -> None:
-    """The flood is told to come back later, and why; everyone else is served."""
-    async with hold(shared.running):
-        floods = [shared.predict("a", [TEXT] * 200) for _ in range(20)]
-        await until(lambda: sum(flood.done() for flood in floods) >= 5)
-        other = shared.predict("b", [TEXT] * 20)
-        await until(lambda: shared.waiting("b"))
-        assert shared.waiting("a") <= 15_000
-        refused = [flood.result() for flood in floods if flood.done()]
-        for flood in floods:
-            flood.cancel()
-    await asyncio.gather(*floods, return_exceptions=True)
-    assert {(one.status_code, one.json()["error"]["code"]) for one in refused} == {(503, "queue_full")}
-    assert "tokens of tenant 'a' wait" in refused[0].json()["error"]["message"]
-    assert (await other).status_code == 200
-
-
 async def test_priority_is_a_parameter(shared: Shared) -> None:
     """Of one tenant's requests that wait the most urgent is first; a number that is too large is refused."""
     done: list[int] = []
@@ -153,30 +134,6 @@ async def test_priority_is_a_parameter(shared: Shared) -> None:
     await asyncio.gather(*asked)
     assert done == [7, 0, -3]
     assert (await shared.predict("a", priority=11)).status_code == 422
-
-
-async def test_an_adapter_that_is_loading_holds_nobody_up(serve, make_data, monkeypatch):
-    """Its rows stand in the queue only once it is on the device; meanwhile others are served."""
-    async with serve(admin_key=OPERATOR) as running:
-        keys = (await settle_in(running, make_data)).keys
-    load, first = Blobs.load, []
-    loaded = asyncio.Event()
-
-    async def slow(self: Blobs, digest: str, parse: Callable[[bytes], Artifact]) -> Artifact:
-        first.append(digest)
-        if digest == first[0]:
-            await loaded.wait()
-        return await load(self, digest, parse)
-
-    monkeypatch.setattr(Blobs, "load", slow)
-    async with serve(admin_key=OPERATOR) as running:
-        shared = Shared(running, keys)
-        cold = shared.predict("a")
-        await until(lambda: first)
-        assert (await shared.predict("b")).status_code == 200
-        assert (cold.done(), shared.waiting("a")) == (False, 0)
-        loaded.set()
-        assert (await cold).status_code == 200
 
 
 async def test_texts_are_shared_like_rows(serve, t5, t5_directory, make_artifact, monkeypatch):

@@ -171,7 +171,8 @@ def seen(answer: httpx2.Response, name: str) -> tuple[int, dict[str, str], bytes
 async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
     """Every way to name it, on every route that takes a reference or a name."""
     ways = [(method, path, body, reference) for method, path, body in CALLS for reference in REFERENCES]
-    ways += [(method, path, body, "{name}") for method, path, body in NAMED]
+    for name in ("{name}", "{a}:{name}"):
+        ways += [(method, path.replace("{name}", name), body, "{name}") for method, path, body in NAMED]
     for method, path, body, reference in ways:
         answers = []
         for name in (PRIVATE, MISSING):

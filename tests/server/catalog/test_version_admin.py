@@ -9,29 +9,6 @@ from peltier_backbone.backbone import Backbone
 
 from tests.server.conftest import Running, Serve, make_client
 
-# Every way to name an adapter.
-CALLS: list[tuple[str, str, object]] = [
-    ("POST", "/v1/tasks/acme:{}/predict", {"inputs": "bad"}),
-    ("POST", "/v1/tasks/acme:{}@1/predict", {"inputs": "bad"}),
-    ("POST", "/v1/tasks/acme:{}@production/predict", {"inputs": "bad"}),
-    ("POST", "/v1/tasks/{}/predict", {"inputs": "bad"}),
-    ("POST", "/v1/predict", {"requests": [{"task": "acme:{}", "input": "bad"}]}),
-    ("POST", "/v1/completions", {"model": "acme:{}", "prompt": "bad"}),
-    ("POST", "/v1/embeddings", {"model": "acme:{}", "input": "bad"}),
-    ("GET", "/v1/models/acme:{}", None),
-    ("GET", "/v1/adapters/{}", None),
-    ("GET", "/v1/adapters/acme:{}", None),
-    ("GET", "/v1/adapters?q={}", None),
-    ("GET", "/v1/adapters/{}/versions/1/artifact", None),
-    ("GET", "/v1/adapters/{}/aliases", None),
-    ("PUT", "/v1/adapters/{}/aliases/live", {"version": 1}),
-    ("PUT", "/v1/adapters/acme:{}/aliases/live", {"version": 1}),
-    ("DELETE", "/v1/adapters/{}", None),
-    ("DELETE", "/v1/adapters/acme:{}", None),
-    ("POST", "/v1/adapters/{}/versions/1/undelete", None),
-    ("POST", "/v1/adapters/{}/versions/1/deprecate", {"reason": "old"}),
-    ("PATCH", "/v1/adapters/{}", {"public": True}),
-]
 ADMIN = {"authorization": "Bearer admin-of-the-server"}
 
 
@@ -103,30 +80,6 @@ async def test_a_name_means_the_callers_own_adapter(town: Town) -> None:
         assert len((await tenant.client.get("/v1/adapters/film/versions")).json()["versions"]) == version
         models = (await tenant.client.get("/v1/models")).json()["data"]
         assert [one["id"] for one in models] == ["_backbone", *names]
-
-
-async def test_anothers_private_adapter_is_like_none(town: Town) -> None:
-    """Status, body and headers are the same for another tenant's name and for an unused name."""
-    for call in CALLS:
-        status, text, _ = secret = await ask(town.zenith, call, "secret")
-        assert secret == await ask(town.zenith, call, "nobodi"), call
-        assert status == 404 or "does not exist" in text or '"adapters":[]' in text, call
-    assert (await town.acme.predict("secret")).status_code == 200
-
-
-async def ask(tenant: Tenant, call: tuple[str, str, object], name: str) -> tuple[int, str, list[tuple[str, str]]]:
-    method, path, body = call
-    sent = None if body is None else _named(body, name)
-    answer = await tenant.client.request(method, path.format(name), json=sent, headers={"x-request-id": "1"})
-    return answer.status_code, answer.text.replace(name, "…"), sorted(answer.headers.multi_items())
-
-
-def _named(body: object, name: str) -> object:
-    if isinstance(body, dict):
-        return {key: _named(value, name) for key, value in body.items()}
-    if isinstance(body, list):
-        return [_named(one, name) for one in body]
-    return body.format(name) if isinstance(body, str) else body
 
 
 async def test_a_public_adapter_is_used_by_others_and_changed_by_none(town: Town) -> None:

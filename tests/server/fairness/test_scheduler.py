@@ -19,43 +19,6 @@ WAITING = st.lists(st.tuples(st.sampled_from(TENANTS), ANY_SIZES), max_size=120)
 BACKLOG = st.lists(st.tuples(st.sampled_from(TENANTS), ANY_SIZES), min_size=40, max_size=120)
 
 
-class Rankings(RuleBasedStateMachine):
-    """A ranking beside a plain list that is sorted anew each time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ranking = Ranking[int, int]()
-        self.expected: list[tuple[int, int, int]] = []
-        self.num_put = 0
-
-    @rule(rank=st.integers(0, 5))
-    def put(self, rank: int) -> None:
-        self.num_put += 1
-        self.ranking.put(self.num_put, rank)
-        self.expected.append((rank, self.num_put, self.num_put))
-
-    @precondition(lambda self: self.expected)
-    @rule(which=st.integers(0, 10**6))
-    def remove(self, which: int) -> None:
-        self.ranking.remove(self.expected.pop(which % len(self.expected))[2])
-
-    @rule()
-    def clear(self) -> None:
-        self.ranking.clear()
-        self.expected.clear()
-
-    @invariant()
-    def the_first_is_the_smallest(self) -> None:
-        expected = min(self.expected, default=(None, None, None))
-        assert self.ranking.first == expected[2]
-        assert len(self.ranking) == len(self.expected)
-        assert all(self.ranking.rank(key) == rank for rank, _, key in self.expected)
-
-
-TestRankings = Rankings.TestCase
-TestRankings.settings = settings(stateful_step_count=40)
-
-
 def test_those_who_left_take_no_room() -> None:
     """A key that never comes first may stand behind any number that come and go."""
     ranking = Ranking[int, int]()
@@ -148,17 +111,6 @@ def test_nobody_gets_ahead_by_more_than_its_own_item(waiting: list[tuple[str, in
             assert not left[other] or ahead <= max(BATCH / 2, longest[one]) / WEIGHTS[one] + 1e-6
 
 
-@given(waiting=WAITING, long=st.integers(BATCH // 2, 3 * BATCH))
-def test_nothing_is_lost_and_a_tenants_own_order_is_kept(waiting: list[tuple[str, int]], long: int) -> None:
-    """Each item once, those of a tenant as they came, also beside ones that are longer than a batch."""
-    items = [*(Item(*one) for one in waiting), Item("a", long), Item("b", 1)]
-    scheduler = make_scheduler(items)
-    taken = [item for batch in batches(scheduler) for item in batch]
-    assert len(scheduler) == 0
-    for tenant in TENANTS:
-        assert [item for item in taken if item.tenant == tenant] == [item for item in items if item.tenant == tenant]
-
-
 @given(waiting=WAITING)
 def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, int]]) -> None:
     """While an item fits, the batch is not done, unless the next tenant with such an item would be half a batch
@@ -173,44 +125,6 @@ def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, in
             step = scheduler._step(first.tenant)
             ahead = first.tag - min(line.tag for line in lines) + first.head.pass_cost * step
             assert ahead > BATCH // 2 * step
-
-
-@given(waiting=st.lists(SIZES, min_size=1, max_size=40), room=st.integers(1, 60))
-def test_one_tenant_is_served_first_come_first_served(waiting: list[int], room: int) -> None:
-    """And its batches are filled until its next item does not fit."""
-    items = [Item("a", size) for size in waiting]
-    scheduler, taken = make_scheduler(items, room), 0
-    while batch := take_batch(scheduler, room):
-        taken += len(batch)
-        assert batch == items[taken - len(batch) : taken]
-        assert taken == len(items) or sum(one.pass_cost for one in (*batch, items[taken])) > room
-
-
-@given(rounds=st.lists(st.tuples(SIZES, SIZES), min_size=30, max_size=60))
-def test_who_was_idle_has_banked_nothing(rounds: list[tuple[int, int]]) -> None:
-    """A tenant that comes back is level with those who waited, and gets its share from then on and no more."""
-    scheduler = make_scheduler(Item("a", size) for size, _ in rounds)
-    for _ in range(10):
-        take_batch(scheduler)
-    for _, size in rounds:
-        scheduler.put(Item("b", size))
-    served = Counter[str]()
-    while {"a", "b"} <= scheduler._lines.keys():
-        item = scheduler.next()
-        scheduler.serve(item)
-        served[item.tenant] += item.pass_cost
-        assert gap("a", "b", served) <= bound("a", "b", {})
-
-
-def test_who_was_served_alone_is_not_punished() -> None:
-    """Compute that no other tenant wanted does not count against a tenant when others come."""
-    scheduler = make_scheduler(Item("a", 10) for _ in range(50))
-    for _ in range(5):
-        take_batch(scheduler)
-    for _ in range(40):
-        scheduler.put(Item("c", 10))
-    batch = [item.tenant for item in take_batch(scheduler)]
-    assert batch.count("a") >= 2
 
 
 def test_leaving_for_a_moment_gains_nothing() -> None:

@@ -1,11 +1,10 @@
 """Token classification over HTTP: entities, windows, and parameters that do not fit."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from peltier_adapters.answers.entities import find_entities, join_windows, tag_row
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -13,13 +12,10 @@ from peltier_adapters.inputs import LongTexts, at_words, encode_windows
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.token_places import words_at_spaces
-from peltier_client.protocol.predict import Parameters, PredictResponse
-from peltier_server.auth.keyring import LOCAL
-from peltier_server.context import RequestContext
+from peltier_client.protocol.predict import PredictResponse
 from peltier_server.inference import response
-from peltier_server.inference.prediction import prediction_json
 
-from tests.server.conftest import IN_ONE_LOOP, Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running
 
 pytestmark = IN_ONE_LOOP
 
@@ -34,14 +30,6 @@ def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(
         bert, "unipelt-apl", name="ner", task_type="token-classification", labels=TAGS, max_length=MAX_LENGTH
     )
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
-    """A server of small answers."""
-    async with serve(max_answer_bytes=4096) as running:
-        assert (await running.upload(artifact)).status_code == 201
-        yield running
 
 
 def _expected(bert, resident, text, *, aggregation="first", spaces=False, **how):
@@ -141,32 +129,6 @@ def _rounded(value: Any) -> Any:
     return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize(
-    ("task", "parameters", "sentence"),
-    [
-        ("ner", {"raw_scores": True}, "raw_scores is not for tasks of type token-classification"),
-        ("ner", {"stride": 9}, "stride is 9; it must be at most 8, half of the task's 16"),
-        ("ner", {"aggregation": "last"}, "parameters.aggregation is 'last'"),
-        ("ner", {"stride": -1}, "parameters.stride is -1"),
-        (
-            "sst2",
-            {"aggregation": "max"},
-            "aggregation is for tasks of type token-classification; this task's type is classification",
-        ),
-        (
-            "sst2",
-            {"stride": 4},
-            "stride is for tasks of type span or token-classification; this task's type is classification",
-        ),
-    ],
-)
-async def test_parameters_of_other_tasks_are_refused(task, parameters, sentence, published):
-    """One sentence with the parameter and the rule."""
-    answer = await published.predict(task, TEXT, **parameters)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
-    assert answer.json()["error"]["message"].startswith(sentence)
-
-
 async def test_inputs_of_other_forms_are_refused(published: Running) -> None:
     """A pair is no text, and OpenAI's completions are texts."""
     answer = await published.predict("ner", [["a", "b"]])
@@ -176,25 +138,3 @@ async def test_inputs_of_other_forms_are_refused(published: Running) -> None:
     answer = await published.client.post("/v1/completions", json={"model": "ner", "prompt": TEXT})
     assert answer.status_code == 400
     assert "task 'ner' does not generate texts" in answer.json()["error"]["message"]
-
-
-async def test_entities_count_as_bytes_of_the_answer(narrow: Running) -> None:
-    """An answer below the limit has them all; one above is refused in one sentence."""
-    found = await narrow.predict("ner", TEXT, aggregation="none")
-    assert len(found.content) <= 4096
-    answer = await narrow.predict("ner", [LONG] * 12, aggregation="none", stride=0)
-    assert answer.status_code == 422
-    assert answer.json()["error"]["message"] == (
-        "the answer has more than 4096 bytes, the most that max_answer_bytes of this server allows"
-    )
-
-
-async def test_an_answer_with_entities_is_written_as_the_wire_reads_it(published: Running) -> None:
-    """Also in pieces."""
-    service = published.service
-    target = service.predictor.resolve(RequestContext("1", known_caller=LOCAL), "ner")
-    for parameters in (Parameters(aggregation="none", stride=3), Parameters(return_gates=True)):
-        found = await service.predictor.predict(target, [LONG, TEXT], parameters)
-        whole = await prediction_json(published.app.state.preparation, target.context, found)
-        assert found.json() == whole
-        assert PredictResponse.model_validate_json(whole).model_dump_json(by_alias=True).encode() == whole

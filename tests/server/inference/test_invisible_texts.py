@@ -94,14 +94,6 @@ def test_no_text_is_written_for_invisible_characters(path: str, body: dict[str, 
     assert SENTENCE in answer.text, answer.text
 
 
-def test_the_parts_of_a_mixed_request_are_refused_alone(encoder: Listening) -> None:
-    """The others are answered."""
-    requests = [{"task": "film", "input": BLANK}, {"task": "film", "input": "bad"}]
-    parts = httpx2.post(f"{encoder.url}/v1/predict", json={"requests": requests}, timeout=30).json()["results"]
-    assert parts[0]["error"]["message"] == SENTENCE
-    assert parts[1]["predictions"]
-
-
 def test_a_prompt_makes_no_text_of_invisible_characters() -> None:
     """They stay without it, and are refused."""
     texts = ["", " ", BLANK, "a"]

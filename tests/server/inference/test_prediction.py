@@ -11,6 +11,7 @@ from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.fairness.shared_bound import Held
+from peltier_server.inference.answer_size import bytes_of_names
 from peltier_server.inference.prediction import (
     BYTES_ON_THE_LOOP,
     PIECE_BYTES,
@@ -86,6 +87,12 @@ def test_the_pieces_of_a_value_are_its_json(count: int) -> None:
     assert b"".join(json_pieces({"data": iter([item] * count), "usage": 3})) == to_json(
         {"data": [item] * count, "usage": 3}
     )
+
+
+def test_names_are_counted_in_json() -> None:
+    """They are known only when an answer is read: labels that apply, entities and the text of a span."""
+    names = ({"labels": ["é"]}, {"entities": [{"text": "é"}]}, {"answer": "é"}, {"scores": {"a": 0.5}})
+    assert [bytes_of_names([one]) for one in names] == [6, 15, 4, 0]
 
 
 def test_a_long_list_has_several_pieces() -> None:

@@ -6,7 +6,13 @@ from peltier_adapters.spec.tasks import MAX_BEAMS as MAX_BEAMS_OF_TASKS
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.predict import MAX_BEAMS, Parameters
-from peltier_server.inference.prediction_request import PredictionRequest, check_stream, choose_decoding, draws
+from peltier_server.inference.prediction_request import (
+    PredictionRequest,
+    check_parameters,
+    check_stream,
+    choose_decoding,
+    draws,
+)
 
 HEAD = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=64)
 
@@ -72,6 +78,26 @@ def test_what_makes_no_sense(task: TaskSpec, parameters: dict[str, object], sent
     """One clear sentence names the parameter and why it is not for this task."""
     with pytest.raises(InvalidInput) as caught:
         choose(task, **parameters)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "sentence"),
+    [
+        ("token-classification", {"raw_scores": True}, "raw_scores is not for tasks of type token-classification"),
+        ("token-classification", {"top_k": 2}, "top_k is not for tasks of type token-classification"),
+        ("token-classification", {"stride": 9}, "stride is 9; it must be at most 8, half of the task's 16"),
+        ("span", {"top_k": 2}, "top_k is not for tasks of type span"),
+        ("span", {"aggregation": "max"}, "aggregation is for tasks of type token-classification; this task's type is "),
+        ("classification", {"aggregation": "max"}, "aggregation is for tasks of type token-classification; this task"),
+        ("classification", {"stride": 4}, "stride is for tasks of type span or token-classification; this task's type"),
+    ],
+)
+def test_parameters_of_other_tasks_are_refused(kind, parameters, sentence):
+    labels = {"span": ("start", "end"), "token-classification": ("O", "B-a")}.get(kind, ("a", "b"))
+    task = TaskSpec(type=kind, labels=labels, inputs="pair" if kind == "span" else "single", max_length=16)
+    with pytest.raises(InvalidInput) as caught:
+        check_parameters(task, Parameters(**parameters))
     assert str(caught.value).startswith(sentence)
 
 

@@ -1,25 +1,21 @@
 """A version that fails repeatedly is refused at once, without effect on others."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import torch
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.load import load_backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
 from peltier_server.catalog.published import Entry
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.metrics.series import OTHER
 from peltier_server.runner.isolation import NOT_FINITE, NotFinite
-from safetensors.torch import load_file, save_file
 
 from tests.server.conftest import IN_ONE_LOOP, Running, hold, until
 from tests.server.metrics.test_metrics import samples_of
@@ -271,27 +267,6 @@ async def test_documents_without_a_finite_output_are_named(serve, bert, bert_dir
                 answer = await running.client.post("/rerank", json=body)
                 assert (answer.status_code, NOT_FINITE in answer.text) == (424, True), answer.text
         assert (await running.client.get("/info")).json()["quarantined"] == []
-
-
-@pytest.fixture
-def vast_word(bert_directory: Path, tmp_path: Path) -> Path:
-    """A checkpoint where the embedding of a word is so large that no text with it has a finite output."""
-    directory = Path(shutil.copytree(bert_directory, tmp_path / "vast"))
-    tensors = load_file(directory / "model.safetensors")
-    tensors["embeddings.word_embeddings.weight"][NAN_TOKEN] = 3e38
-    save_file(tensors, directory / "model.safetensors")
-    return directory
-
-
-async def test_no_checkpoint_has_inputs_that_shut_a_version(serve, make_artifact, vast_word):
-    """All its values are finite, and those of the states are not."""
-    backbone = load_backbone(str(vast_word))
-    word = backbone.tokenizer.decode([NAN_TOKEN])
-    async with serve(backbone=vast_word) as running:
-        await running.upload(make_artifact(backbone))
-        answers = [(await running.predict("demo", f"a {word} film")).status_code for _ in range(4)]
-        assert answers == [424] * 4
-        assert (await running.predict("demo", "a good film")).status_code == 200
 
 
 async def test_an_input_without_a_finite_output_tells_nothing_of_its_version(quarantine, entry, clock):

@@ -1,10 +1,9 @@
 """Answers to questions over HTTP: their places in the context, windows, and parameters that do not fit."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from peltier_adapters.answers.spans import best_span
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -15,7 +14,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_client.exchange.results import PredictionBody
 from peltier_client.protocol.predict import PredictResponse
 
-from tests.server.conftest import IN_ONE_LOOP, Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running
 
 pytestmark = IN_ONE_LOOP
 
@@ -26,14 +25,6 @@ LONG = ["is it ?", "good dull film is bad " * 8]
 @pytest.fixture(scope="module")
 def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
     return make_artifact(bert, "unipelt-apl", name="qa", task_type="span", inputs="pair", max_length=24)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
-    """A server of small answers."""
-    async with serve(max_answer_bytes=1600) as running:
-        assert (await running.upload(artifact)).status_code == 201
-        yield running
 
 
 def expected(bert: Backbone, resident: Resident, pair: list[str], *, raw: bool = False, **how: Any) -> dict[str, Any]:
@@ -76,33 +67,3 @@ async def test_spans_are_items_of_mixed_requests(published: Running, bert: Backb
     assert found[0]["predictions"] == [expected(bert, resident, PAIR)]
     assert found[1]["predictions"][0]["label"] in ("a", "b", "negative", "positive", "0", "1")
     assert found[2]["error"]["message"] == "the input is one text; this task takes a pair of texts [text, pair]"
-
-
-@pytest.mark.parametrize(
-    ("task", "inputs", "parameters", "rule"),
-    [
-        ("qa", PAIR[1], {}, "the input is one text; this task takes a pair of texts [text, pair]"),
-        ("qa", "", {}, "the input is one text; this task takes a pair of texts [text, pair]"),
-        ("qa", [[PAIR[0], " "]], {}, "an input text is empty; every text must have at least one visible character"),
-        ("qa", [PAIR], {"top_k": 2}, "top_k is not for tasks of type span"),
-        ("qa", [PAIR], {"aggregation": "max"}, "aggregation is for tasks of type token-classification; this task's"),
-        ("qa", [PAIR], {"stride": 13}, "stride is 13; it must be at most 12, half of the task's 24"),
-        ("sst2", "bad", {"stride": 2}, "stride is for tasks of type span or token-classification; this task's"),
-    ],
-)  # fmt: skip
-async def test_what_does_not_fit_is_one_sentence(published, task, inputs, parameters, rule):
-    """422, and nothing is computed."""
-    answer = await published.predict(task, inputs, **parameters)
-    assert answer.status_code == 422
-    assert answer.json()["error"]["message"].startswith(rule)
-
-
-async def test_answers_are_bounded_in_bytes(narrow: Running) -> None:
-    """By the texts that were found, which nobody knows before: a word of any length is one token."""
-    word = "x" * 900
-    assert (await narrow.predict("qa", [["is it ?", word[:120]]])).json()["predictions"][0]["end"] == 120
-    answer = await narrow.predict("qa", [["is it ?", word]])
-    assert (answer.status_code, answer.json()["error"]["message"]) == (
-        422,
-        "the answer has more than 1600 bytes, the most that max_answer_bytes of this server allows",
-    )

@@ -146,18 +146,6 @@ async def test_a_thread_that_cannot_be_started_refuses_the_long_row() -> None:
     assert [len(batch.tickets) for batch in drain(batcher)] == [1]
 
 
-@given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40))
-async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], tokens: int) -> None:
-    """Rows leave first come first served, each once, and the count of tokens returns to zero."""
-    batcher = make_batcher(tokens)
-    tickets = [[make_ticket(length) for length in lengths] for lengths in requests]
-    for request in tickets:
-        batcher.put(request)
-    taken = [ticket for batch in drain(batcher) for ticket in batch.tickets]
-    assert taken == [ticket for request in tickets for ticket in request]
-    assert batcher.queued_tokens == 0
-
-
 @given(
     requests=st.lists(st.tuples(st.sampled_from(("default", "a", "b")), LENGTHS, st.integers(0, 2)), max_size=6),
     tokens=st.integers(1, 40),

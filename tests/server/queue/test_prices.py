@@ -38,11 +38,6 @@ def _draw(draw: random.Random) -> Work:
     return Work(batch, tokens, tokens * products, tokens * pairs, 0.02 * tokens * prefixes, 60 * weights, 1 - batch)
 
 
-def test_it_starts_with_the_priors():
-    """Until something is measured."""
-    assert Estimator(PRIORS).factors == PRIORS
-
-
 def test_it_learns_what_a_machine_takes():
     """Each kind by itself, within a sixth of what it takes, from batches of mixed work with a tenth of noise."""
     estimator, draw = Estimator(PRIORS), random.Random(0)

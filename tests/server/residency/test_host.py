@@ -35,16 +35,6 @@ def test_what_is_larger_than_the_cache_evicts_nothing() -> None:
     assert not cache.get("giant")
 
 
-def test_dropping_twice_is_once() -> None:
-    """Deletions race."""
-    cache = make_cache(10)
-    cache.put("a", Thing(4))
-    cache.drop("a")
-    cache.drop("a")
-    assert cache.nbytes == 0
-    assert len(cache) == 0
-
-
 def test_the_cache_is_filled_to_its_last_byte() -> None:
     """An adapter that just fits evicts none; one byte more evicts only as many as necessary."""
     cache = make_cache(10)

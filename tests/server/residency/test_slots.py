@@ -95,18 +95,6 @@ async def test_a_failed_load_is_tried_again() -> None:
     assert slots.device.used_bytes == 3
 
 
-async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
-    """Other callers wait for the same load."""
-    slots = make_slots(FakeLoader())
-    first, second = Holder(slots, "a"), Holder(slots, "a")
-    await asyncio.sleep(0)
-    first.task.cancel()
-    await settle()
-    assert second.holds
-    second.release.set()
-    await second.task
-
-
 async def test_a_lease_of_a_deleted_adapter_leaves_its_successor_evictable() -> None:
     """A caller that has waited for the deleted adapter gets it. The same bytes, published again, are a separate idle
     resident."""
@@ -190,17 +178,6 @@ async def test_what_nobody_leases_evicts_nobody() -> None:
     async with slots.lease("c", "t") as lease:
         assert lease.tier == "host"
     assert loader.fetches == ["b", "c"]
-
-
-async def test_a_prefetch_that_fails_is_tried_again() -> None:
-    """No request gets the failure of the prefetch; the lease loads again."""
-    loader = FakeLoader(failing={"a"})
-    slots = make_slots(loader)
-    slots.prefetch("a", "t")
-    await settle()
-    loader.failing.clear()
-    async with slots.lease("a", "t") as lease:
-        assert lease.resident.digest == "a"
 
 
 async def test_gauges_tell_what_the_device_holds() -> None:

@@ -28,20 +28,6 @@ async def test_loads_get_their_room_in_the_order_they_asked() -> None:
         await holder.task
 
 
-async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
-    """The next loads get the memory if all of its callers have given up."""
-    slots = make_slots(FakeLoader(), device_bytes=10)
-    held, large, small = (Holder(slots, digest, tenant) for digest, tenant in ("ct", "eu", "av"))
-    await settle()
-    large.task.cancel()
-    await settle()
-    assert small.holds
-    assert slots.device.used_bytes == 5 + 3
-    for holder in (held, small):
-        holder.release.set()
-        await holder.task
-
-
 async def test_one_tenant_never_leases_the_whole_device() -> None:
     """It leases at most three times the memory that it leaves free. Its other callers wait for its own leases, and
     other tenants get theirs at once."""
@@ -71,17 +57,6 @@ async def test_beyond_its_share_a_caller_is_refused_in_time() -> None:
     assert slots.device.leased_bytes("t") == 0
     async with slots.lease("x2", "t"):
         assert slots.device.leased_bytes("t") == 10
-
-
-async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
-    """Each tenant is charged all of its bytes once for any number of leases; the device counts them once."""
-    slots = make_slots(FakeLoader())
-    holders = [Holder(slots, "b", tenant) for tenant in "ttu"]
-    await settle()
-    assert (slots.device.leased_bytes("t"), slots.device.leased_bytes("u"), slots.device.used_bytes) == (4, 4, 4)
-    await end(holders[:2])
-    assert (slots.device.leased_bytes("t"), slots.device.leased_bytes("u")) == (0, 4)
-    await end(holders)
 
 
 async def test_leases_without_end_keep_nobody_waiting() -> None:

@@ -298,14 +298,6 @@ async def test_a_stuck_background_is_replaced(both, long_batcher, rows, monkeypa
     release.set()
 
 
-async def test_a_row_that_is_not_finite_fails_alone(runner, batcher, rows, monkeypatch):
-    """NaN is never sent as an answer."""
-    poison(monkeypatch, [rows[1]], lambda: RowOutput(torch.tensor([float("nan"), 1.0])))
-    requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
-    answers = await asyncio.gather(*requests, return_exceptions=True)
-    assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
-
-
 async def test_a_cancelled_request_leaves_no_trace(runner: WorkerSupervisor, batcher: Batcher, rows: list[Row]) -> None:
     """Its rows are dropped without an error."""
     request = asyncio.ensure_future(batcher.compute(rows))
