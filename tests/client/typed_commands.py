@@ -33,8 +33,8 @@ class Peltier:
         self.monkeypatch, self.capsys = monkeypatch, capsys
         monkeypatch.setattr(cli, "create_command", commands_once.create_command)
 
-    def __call__(self, *words: str) -> Outcome:
-        self.monkeypatch.setattr(sys, "argv", ["peltier", *words])
+    def __call__(self, *words: str | Path) -> Outcome:
+        self.monkeypatch.setattr(sys, "argv", ["peltier", *map(str, words)])
         with pytest.raises(SystemExit) as caught:
             cli.main()
         streams = self.capsys.readouterr()

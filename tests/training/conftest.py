@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +16,6 @@ from peltier_adapters.artifact.artifact import Artifact, load_artifact
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
-from peltier_client import cli
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, read_examples
@@ -25,6 +24,8 @@ from peltier_training.report.report import Report
 from peltier_training.train import train
 from transformers import TrainerState
 from transformers.utils.logging import warning_once
+
+from tests.client.typed_commands import Peltier
 
 MakeRun = Callable[..., Run]
 
@@ -67,15 +68,10 @@ def _write(path: Path, rows: Sequence[Any]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-# Most of a refused command is to make the tree of all commands, which every run may share.
-_create_command = cache(cli.create_command)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _commands_are_made_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "create_command", _create_command)
-        yield
+@pytest.fixture
+def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Peltier:
+    """`peltier(words…)` runs the command in this process."""
+    return Peltier(monkeypatch, capsys)
 
 
 def leave_out_plots(patch: pytest.MonkeyPatch) -> None:

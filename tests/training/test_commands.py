@@ -2,45 +2,17 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from peltier_adapters.artifact.manifest import read_manifest
 from peltier_backbone.backbone import Backbone
-from peltier_client.cli import main
+
+from tests.client.typed_commands import Outcome, Peltier
 
 MakeArtifact = Callable[..., bytes]
-
-
-class Outcome(NamedTuple):
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-Peltier = Callable[..., Outcome]
-
-
-@pytest.fixture
-def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Peltier:
-    """`peltier(arguments…)` runs the command in this process; an exception that it lets out fails the test."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["peltier", *map(str, arguments)])
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = int(end.code or 0)
-        captured = capsys.readouterr()
-        return Outcome(status, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture

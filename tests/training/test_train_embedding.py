@@ -143,7 +143,6 @@ def test_matryoshka_trains_the_first_values(make_run: MakeRun, pairs: Callable[.
         result = train(run)
         scores = torch.tensor([example.label for example in prepare(run).data.validation.examples])
         vectors = result.learner.evaluate(prepare(run).data.validation.examples).scores
-        assert vectors is not None
         first, second = embeddings.read(result.learner.task, vectors, 2).unbind(1)
         found[matryoshka] = float(torch.corrcoef(torch.stack([(first * second).sum(-1), scores]))[0, 1])
     assert found["2"] > found[None] + 0.1

@@ -82,7 +82,6 @@ def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):
     task = train(make_t5_run(epochs=1, text=text)).manifest.task
     assert task.template == "toy sentence: {text}"
     assert task.targets == task.labels == ("negative", "positive")
-    assert task.decoding is not None
     assert (task.decoding.answer, task.decoding.num_beams) == ("generate", 2)
     assert task.decoding.completion_temperature == 0
 
@@ -91,7 +90,6 @@ def test_defaults_are_the_papers(trained: Train, t5: Backbone):
     """Digits, steps of 0.2, the longest target with its end, the plain text."""
     task = trained("t5", "classification", "lora").manifest.task
     assert (task.template, task.targets) == ("{text}", ("0", "1"))
-    assert task.decoding is not None
     assert task.decoding.max_new_tokens == max(len(t5.tokenizer.ids(target)) for target in task.targets) + 1
     assert task.decoding.completion_temperature == 1
     numbers = trained("t5", "regression", "lora").manifest.task

@@ -71,7 +71,6 @@ def test_gradients_reach_every_direction(encoder: PreTrainedModel, inputs: dict[
     with torch.no_grad():
         body.theta.normal_()
     body(**inputs).last_hidden_state.pow(3).sum().backward()
-    assert body.theta.grad is not None
     assert (body.theta.grad != 0).all()
     assert body.scales.grad is not None
     assert all(parameter.grad is None for parameter in encoder.parameters())

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.presets.presets import Preset
-from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, parse_config
 from peltier_training.config.preparation import prepare
 from peltier_training.config.recipe import (
     GivenValue,
@@ -24,30 +23,8 @@ from peltier_training.data.data import Data
 from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
 
-_TOKENS = {"max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12, "vocab_size": 30522}
-_T5 = {"model_type": "t5", "vocab_size": 32128, "n_positions": 512, "d_kv": 64}
-SHAPES: dict[str, BackboneConfig] = {
-    "t5-base": parse_config(_T5 | {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}, "config.json"),
-    "t5-small": parse_config(_T5 | {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}, "config.json"),
-    "bert-base-uncased": BertConfig(
-        family="bert",
-        hidden_size=768,
-        embedding_size=768,
-        num_layers=12,
-        num_heads=12,
-        intermediate_size=3072,
-        **_TOKENS,
-    ),
-    "roberta-large": BertConfig(
-        family="roberta",
-        hidden_size=1024,
-        embedding_size=1024,
-        num_layers=24,
-        num_heads=16,
-        intermediate_size=4096,
-        **_TOKENS,
-    ),
-}
+from tests.support.published_counts import CONFIGS
+
 BERT_TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte")
 RUN = [name for name in recipe_names() if not name.endswith("/glue-output")]
 
@@ -56,7 +33,7 @@ RUN = [name for name in recipe_names() if not name.endswith("/glue-output")]
 def test_every_recipe_makes_a_run(name: str):
     """It names a real method, its settings compose on its backbone, and its numbers are possible."""
     recipe = find_recipe(name, "sst2")
-    config, method = SHAPES[recipe.backbone], find_method(recipe.preset)
+    config, method = CONFIGS[recipe.backbone.removesuffix("-uncased")], find_method(recipe.preset)
     settings = method.settings(recipe.settings, config)
     if isinstance(method, Preset):
         assert method.compose(settings, config, outputs=2)

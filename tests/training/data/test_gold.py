@@ -14,10 +14,8 @@ from peltier_training.data.gold import (
     GoldSpan,
     Tagged,
     entity_labels,
-    find_piece,
     read_gold_spans,
     tag_names,
-    unit_of,
     word_tags,
 )
 from peltier_training.errors import TrainingError
@@ -310,6 +308,10 @@ def test_a_question_may_have_no_answer(cell: Any):
             "character 0",
         ),
         (
+            {"text": ["\ud800"], "answer_start": [0]},
+            "answer '\\ud800' is not at character 0 of the context, which has 'T' there; the answer is nowhere in it",
+        ),
+        (
             {"text": ["The"], "answer_start": []},
             "answers {'text': ['The'], 'answer_start': []} have 1 texts and 0 starts",
         ),
@@ -338,27 +340,3 @@ def test_an_answer_stands_where_it_says(cell: Any, rule: str):
 def test_anything_else_is_refused(cell: Any):
     with pytest.raises(TrainingError, match=r"^answers .* cannot be read; they must be an object such as \{\"text\""):
         read_gold_spans(cell, CONTEXT)
-
-
-ABROAD = "🙂 Ada é Eve"
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "piece", "found"),
-    [
-        (3, 6, "Ada", "there if offsets are in UTF-16 code units; they must be in characters"),
-        (5, 8, "Ada", "there if offsets are in bytes of UTF-8; they must be in characters"),
-        (3, None, "Ada", "there if offsets are in UTF-16 code units; they must be in characters"),
-        (2, 4, "Ada", "from 2 to 5; the end is that after the last character"),
-        (0, 3, "Eve", "at character 8"),
-        (-1, 2, "Eve", "at character 8"),
-        (0, 3, "Bob", "nowhere in it"),
-        (0, 1, "\ud800", "nowhere in it"),
-    ],
-)
-def test_a_piece_is_found(start: int, end: int | None, piece: str, found: str) -> None:
-    assert find_piece(ABROAD, start, end, piece) == found
-
-
-def test_an_end_is_in_a_unit() -> None:
-    assert [unit_of(ABROAD, end) for end in (12, 15, 99)] == ["UTF-16 code units", "bytes of UTF-8", None]

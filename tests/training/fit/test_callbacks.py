@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from peltier_training.config.preparation import prepare
 from peltier_training.fit import schedule
-from peltier_training.fit.callbacks import ValidationInterval, recent_loss
+from peltier_training.fit.callbacks import Validations, recent_loss
 from peltier_training.train import learn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
@@ -21,7 +21,7 @@ from tests.training.conftest import COMPACTER, MakeRun, Train, Trained
 )
 def test_a_run_validates_at_its_interval(make_run, tmp_path, interval, epochs, validated):
     """After every epoch where none is set, and always after the last; what is not measured is not saved."""
-    callback = ValidationInterval(make_run(epochs=epochs, validation_interval=interval))
+    callback = Validations(make_run(epochs=epochs, validation_interval=interval))
     args = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=epochs, use_cpu=True, report_to=[])
     found = []
     for epoch in range(1, epochs + 1):
@@ -53,7 +53,6 @@ def test_an_epoch_is_a_line(trained: Train, family: str, preset: str, options: d
     assert end == "ended after epoch 2: the given epochs are done"
     found = [LINE.fullmatch(line) for line in epochs]
     assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", "accuracy"), ("2", "6", "accuracy")]
-    assert found[0] is not None
     assert found[0].group(4) == "  best"  # the first is the best so far
     assert max(map(len, done.err.splitlines()[1:])) <= 80
 

@@ -105,9 +105,7 @@ class SimpleTrainer:
             self._pieces.append(list(leaf[:, places].unbind()))
             pieces.append({"rows": [range(row) for row in rows[own]], "labels": labels[places if is_text else own]})
         whole = self._objective.num_terms(labels, rows)
-        assert whole is not None
         loss = self._add(None, pieces, whole)  # type: ignore[arg-type]
-        assert leaf.grad is not None
         return loss, leaf.grad
 
 

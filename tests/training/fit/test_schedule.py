@@ -11,7 +11,7 @@ import torch
 from peltier_training.config.preparation import prepare
 from peltier_training.config.run import LOWER_IS_BETTER, METRICS
 from peltier_training.fit import schedule
-from peltier_training.fit.callbacks import Ending
+from peltier_training.fit.callbacks import Validations
 from peltier_training.fit.schedule import Decay, find_decay, has_converged, is_best, is_over, rate_factor, why_ended
 from peltier_training.train import learn
 
@@ -92,7 +92,6 @@ def test_patience_waits_for_a_lower_loss_while_a_metric_is_0(make_run: MakeRun):
     stuck = [*falling, *(entry | {"eval_loss": 0.5} for entry in _log([0.0] * 202)[200:])]
     assert find_decay(run, stuck[:-1]) is None
     decay = find_decay(run, stuck)
-    assert decay is not None
     assert not decay.is_forced
     assert why_ended(run, stuck) == "no accuracy above 0 and no lower loss in 2 validations"
 
@@ -163,7 +162,6 @@ def test_a_plateau_alone_does_not_end_a_run_with_an_open_end(make_run: MakeRun):
     plateau = _log([0.5] * 101)  # step 303
     assert not is_over(run, plateau[:99])
     decay = find_decay(run, plateau)
-    assert decay is not None
     assert not is_over(run, plateau)
     assert is_over(run, _log([0.5] * decay.last_epoch))
 
@@ -192,11 +190,10 @@ def test_an_ended_run_has_a_reason(make_run, given, scores, converged, reason):
 @pytest.mark.usefixtures("impatient")
 def test_a_run_with_an_open_end_resumes_exactly(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Resumed before or in its decay, it has the same rates, validations and adapter as without the break."""
-    monkeypatch.setattr(Ending, "on_save", keep_checkpoints(kept := tmp_path / "kept"), raising=False)
+    monkeypatch.setattr(Validations, "on_save", keep_checkpoints(kept := tmp_path / "kept"), raising=False)
     run = make_run(epochs=30, patience=2, open_end=True, learning_rate=2e-2, backbone_dropout=0.1)
     whole, log = learn(prepare(run)).learner.candidate().tensors, logged(run)
     decay = find_decay(run, log)
-    assert decay is not None
     assert is_over(run, log[:-1])  # the last entry sums up
     for step in (decay.start, decay.start + 3):
         shutil.rmtree(run.directory)

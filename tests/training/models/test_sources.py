@@ -234,7 +234,6 @@ def test_only_the_drawn_copy_learns():
     experts = numbered_experts()
     experts()["bottleneck.down.bias"].sum().backward()
     (gradient,) = [p.grad for name, p in experts.named_parameters() if name.endswith("bias")]
-    assert gradient is not None
     assert torch.equal(gradient[..., 0].sum(0), torch.ones(SITES, LAYERS))
     assert set(gradient.unique().tolist()) == {0.0, 1.0}
 

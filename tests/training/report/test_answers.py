@@ -53,28 +53,19 @@ def test_samples_are_spread_over_all_questions():
     assert (shown[1].input, shown[1].references) == ("input 2", ("right 2",))
 
 
-def test_classes_have_scikit_learns_scores():
+def test_labels_have_scikit_learns_scores():
     """A text that is no label counts against its own label's recall and for nothing else."""
-    draw = np.random.default_rng(0)
-    gold, found = draw.integers(0, 3, 200).tolist(), draw.integers(-1, 3, 200).tolist()
-    scores = LabelScores.of_confusion(Confusion.create(judged(gold, found), ["a", "b", "c"]))
-    expected = precision_recall_fscore_support(gold, found, labels=[0, 1, 2])
-    assert (
-        pytest.approx(np.array(expected))
-        == np.array([(one.precision, one.recall, one.f1, one.rows) for one in scores]).T
-    )
-
-
-def test_labels_of_sets_have_scikit_learns_scores():
-    draw = np.random.default_rng(0)
-    gold, found = draw.integers(0, 2, (50, 3)), draw.integers(0, 2, (50, 3))
-    counts = LabelCounts.create(judged(gold.tolist(), found.tolist()), ["a", "b", "c"])
-    expected = precision_recall_fscore_support(gold, found)
-    scores = LabelScores.of_label_counts(counts)
-    assert (
-        pytest.approx(np.array(expected))
-        == np.array([(one.precision, one.recall, one.f1, one.rows) for one in scores]).T
-    )
+    draw, names = np.random.default_rng(0), ["a", "b", "c"]
+    gold, found = draw.integers(0, 3, 200), draw.integers(-1, 3, 200)
+    classes = LabelScores.of_confusion(Confusion.create(judged(gold.tolist(), found.tolist()), names))
+    several, chosen = draw.integers(0, 2, (50, 3)), draw.integers(0, 2, (50, 3))
+    sets = LabelScores.of_label_counts(LabelCounts.create(judged(several.tolist(), chosen.tolist()), names))
+    for scores, expected in (
+        (classes, precision_recall_fscore_support(gold, found, labels=[0, 1, 2])),
+        (sets, precision_recall_fscore_support(several, chosen)),
+    ):
+        values = np.array([(one.precision, one.recall, one.f1, one.rows) for one in scores]).T
+        assert pytest.approx(np.array(expected)) == values
 
 
 def test_what_is_undefined_is_none():

@@ -42,7 +42,6 @@ def test_the_page_opens_offline(page: Page, tmp_path: Path):
     assert len(plots) >= 3
     for plot in plots:
         box = plot.bounding_box()
-        assert box is not None
         assert min(box["width"], box["height"]) > 50
     assert page.get_by_text(HOSTILE[0]).first.is_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

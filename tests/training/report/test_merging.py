@@ -106,7 +106,6 @@ def test_a_run_of_a_mixture_compares(trained: Train, family: str, task_type: str
     done = trained(family, task_type, "adamix", overrides=MIXTURE)
     as_json, as_html = report_paths(done.run.output)
     merging = Report.model_validate_json(as_json.read_text()).merging
-    assert merging is not None
     assert (merging.experts, merging.share, merging.consistency, len(merging.ways)) == (2, "down", 0.5, num_ways)
     assert {name: spread.mean for name, spread in merging.ways[0].metrics.items()} == done.manifest.training.metrics
     assert [len(way.metrics[done.run.metric].values) for way in merging.ways] == [1, 8, 2, 2][:num_ways]

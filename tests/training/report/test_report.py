@@ -25,7 +25,6 @@ def server_gates(backbone: Backbone, artifact: Artifact, example: Example) -> di
     """The gates that the server returns for one input."""
     row = Row(encode_input(backbone, artifact.manifest.task, example.input), Banks(backbone).add(artifact))
     gates = forward(backbone, [row], record_gates=True)[0].gates
-    assert gates is not None
     return gates
 
 
@@ -38,13 +37,11 @@ def test_numbers_are_those_of_the_artifact(trained: Train):
     gold = Labels("classification", artifact.manifest.task.labels).targets(done.validation)
     found = evaluate(backbone, artifact, done.validation).found
     assert report.metrics == pytest.approx(evaluate(backbone, artifact, done.validation).metrics)
-    assert report.confusion is not None
     assert report.confusion.matrix == tuple(map(tuple, confusion_matrix(gold, found, labels=[0, 1]).tolist()))
     parts = artifact.manifest.parts
     assert report.parameters.total.parameters == count_parameters(parts, backbone.config)
     counted = count_parameters(parts, backbone.config, head=True)
     assert sum(part.parameters for part in report.parameters.parts) == counted
-    assert report.artifact is not None
     assert (report.artifact.digest, report.artifact.bytes) == (artifact.digest, done.run.output.stat().st_size)
 
 
@@ -60,7 +57,6 @@ def test_gates_are_the_servers(trained: Train, skip: int, options: dict[str, Any
     done = trained("bert", "regression", "unipelt-apl", **options)
     rows = [server_gates(done.backbone, done.artifact, example) for example in done.validation]
     gates = done.report.gates
-    assert gates is not None
     assert gates.rows == len(rows)
     assert {part: list(layers) for part, layers in gates.means.items()} == {
         part: pytest.approx([mean_of([row[part][layer] for row in rows]) for layer in range(3)], abs=1e-5)
@@ -76,7 +72,6 @@ def test_gates_are_the_servers(trained: Train, skip: int, options: dict[str, Any
 def test_gates_of_t5_are_those_of_both_stacks(trained: Train, task_type: str, preset: str, epochs: int):
     """The decoder's self-attention and FFN, and its cross-attention, are further lines of the heat map."""
     gates = trained("t5", task_type, preset, epochs=epochs, overrides={"mlp": "16"}).report.gates
-    assert gates is not None
     attentions = ["prefix", *(("lora.query", "lora.value") if preset == "unipelt-apl" else ())]
     places = {"": 3, ", decoder": 2, ", cross-attention": 2}
     expected = {f"{part}{place}": num for part in attentions for place, num in places.items()}
@@ -107,7 +102,6 @@ def test_every_task_type_has_its_answers(trained, family, task_type, preset, opt
     assert len(report.curves.training["loss"]) == 6
     assert [point.epoch for point in report.curves.validation[report.metric]] == [1.0, 2.0]
     assert report.curves.best_step in (3, 6)
-    assert report.resolved is not None
     assert (report.resolved.steps, report.resolved.best_step) == (6, report.curves.best_step)
     assert (report.resolved.pooling is None) == (family == "t5")
     assert (report.resolved.threads, report.resolved.device) == (torch.get_num_threads(), "cpu")

@@ -90,7 +90,6 @@ def _train(run: Run, minutes: float, clock: StepClock, spent: float) -> tuple[di
     deadline = Deadline(run, Budget(minutes=minutes), spent, clock)
     learned = learn(prepare(run), (clock, deadline))
     decay = find_budget_decay(learned.history.log)
-    assert decay is not None
     assert (decay.start, decay.end, learned.history.log[-1]["step"]) == (20, 26, 26)
     finish(learned)
     return load_file(run.output), deadline.explain(learned.history).ending

@@ -26,7 +26,6 @@ _OFTEN = Pace(renew_seconds=0.01)
 async def held(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
     """The hold of worker w1 on the training that waits."""
     claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
     return Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, archive)
 
 
@@ -48,7 +47,6 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path, monkeypat
     """The process of the training has to end before its files are removed."""
     await queue.add(jsonl(praise()), request())
     claimed = await queue.registry.trainings.claim("w1")
-    assert claimed is not None
     refusals, renew = asyncio.Semaphore(0), queue.registry.trainings.renew
 
     async def refused(*given: Any, **options: Any) -> None:
@@ -181,7 +179,6 @@ async def test_a_trained_adapter_is_published_though_the_minutes_are_used_up(que
 async def renewed(queue: Queue, training: StoredTraining) -> None:
     """Returns once the lease of a claimed training ends later than it does now."""
     now = (await queue.find(training)).lease_expires_at
-    assert now is not None
     await until(queue, training, lambda found: found.lease_expires_at > now)
 
 

@@ -91,7 +91,8 @@ def test_other_presets_on_a_t5_have_texts_only(t5: Backbone):
 
 def test_texts_of_labels_are_no_file_of_the_worker(t5: Backbone):
     for name in ("targets", "label_targets"):
-        with pytest.raises(TrainingError, match=rf"^{name} is 'a\.json'; it must be digits, words or texts"):
+        rule = rf"^{name} is 'a\.json'; it must be digits, words or texts, not a file's name$"
+        with pytest.raises(TrainingError, match=rule):
             run_of(Machine(t5.name, "cpu", threads=1), preset="compacter", settings={name: "a.json"})
 
 
@@ -101,7 +102,6 @@ def test_a_multiplier_is_of_the_learning_rate(machine: Machine):
         run_of(machine, preset="lora", learning_rate_multiplier=factor, settings=settings).hyperparameters.learning_rate
         for factor, settings in ((1.0, {}), (0.5, {}), (0.5, {"learning_rate": 0.01}))
     ]
-    assert rates[0] is not None
     assert rates[1:] == [rates[0] / 2, 0.005]
 
 
@@ -147,9 +147,3 @@ def test_what_cannot_be_is_told_in_one_sentence(machine: Machine, asked: Answer,
     """It names the setting, the value and the rule."""
     with pytest.raises((TrainingError, AdapterError), match=reason):
         run_of(machine, **{"preset": "lora", **asked} if "recipe" not in asked else asked)
-
-
-def test_no_file_of_the_worker_is_read_for_targets(machine: Machine):
-    """On a command line the same value names a file."""
-    with pytest.raises(TrainingError, match=r"^targets is '/etc/names.json'; it must be .*, not a file's name$"):
-        run_of(machine, preset="houlsby", settings={"targets": "/etc/names.json"})

@@ -16,7 +16,8 @@ from peltier_training.sweep.trial import Trial, TrialOutcome, TrialResult
 from peltier_training.sweep.worker import run_trial
 
 MakeTrial = Callable[..., Trial]
-MakeEntry = Callable[..., tuple[Trial, TrialResult]]
+Entry = tuple[Trial, TrialResult]
+MakeEntry = Callable[..., Entry]
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
 

@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from peltier_client.cli import main
 from peltier_training.sweep.command import count_trials
 from rich.console import Console
 
+from tests.training.sweep.conftest import Tables
+
 Start = Callable[..., "subprocess.Popen[str]"]
-Tables = dict[str, Any]
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def keys(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow  # in test_sweep.py stay sweeps that run only what is new
-def test_a_killed_sweep_goes_on_where_it_was(start, arguments, tmp_path, monkeypatch, capsys):
+def test_a_killed_sweep_goes_on_where_it_was(start, arguments, tmp_path, peltier):
     """kill -9 in the middle, whatever trial was running, leaves no process and loses the running trial alone."""
     first = start(ENDLESS)
     wait_for(lambda: len(keys(tmp_path / "out")) == 2)
@@ -99,15 +98,12 @@ def test_a_killed_sweep_goes_on_where_it_was(start, arguments, tmp_path, monkeyp
     wait_for(lambda: not members(first.pid))
     done = keys(tmp_path / "out")
     assert len(done) == 2
-    monkeypatch.setattr("sys.argv", ["peltier", *arguments, "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    output, progress = capsys.readouterr()
-    assert "6 trials, 2 of them done, 1 at a time" in progress
+    ended = peltier(*arguments, "--json")
+    assert ended.status == 0
+    assert "6 trials, 2 of them done, 1 at a time" in ended.err
     assert keys(tmp_path / "out")[:2] == done
     assert len(set(keys(tmp_path / "out"))) == len(keys(tmp_path / "out")) == 6
-    rows = json.loads(output)["rows"]
+    rows = json.loads(ended.out)["rows"]
     assert [row["group"] for row in rows] == [{"method": "lora", "rank": "1"}, {"method": "lora", "rank": "2"}]
     assert all(row["values"]["toy accuracy"]["count"] == 3 for row in rows)
 
@@ -139,19 +135,15 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("more", "message"), ERRORS.values(), ids=ERRORS)
-def test_a_mistake_is_one_line(more, message, arguments, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["peltier", *arguments, *more])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert message in error
-    assert error.count("\n") == 1
+def test_a_mistake_is_one_line(more, message, arguments, tmp_path, peltier):
+    refused = peltier(*arguments, *more)
+    assert (refused.status, refused.err.count("\n")) == (1, 1)
+    assert refused.err.startswith("error: ")
+    assert message in refused.err
     assert not (tmp_path / "out").exists()
 
 
-def test_skipped_rows_are_told_before_the_first_trial(tables, tmp_path, monkeypatch, capsys):
+def test_skipped_rows_are_told_before_the_first_trial(tables, tmp_path, peltier):
     """How many of each file, and which; two tasks with one file tell it once."""
     train = Path(tables["tasks"]["toy"]["train"])
     (tmp_path / "holes.jsonl").write_text(
@@ -162,10 +154,7 @@ def test_skipped_rows_are_told_before_the_first_trial(tables, tmp_path, monkeypa
         f'[tasks.other]\ntrain = "holes.jsonl"\nvalidation = "{train}"\nskip_bad_rows = true\n[methods.lora]\n'
     )
     words = [f"--backbone={tables['backbone']}", f"--output={tmp_path / 'out'}", "--size=1000"]
-    monkeypatch.setattr("sys.argv", ["peltier", "sweep", str(tmp_path / "sweep.toml"), *words])
-    with pytest.raises(SystemExit):  # there are fewer rows than that
-        main()
-    lines = capsys.readouterr().err.splitlines()
+    lines = peltier("sweep", tmp_path / "sweep.toml", *words).err.splitlines()  # there are fewer rows than that
     path = tmp_path / "holes.jsonl"
     assert lines[0] == f"{path}: 2 of 50 rows were skipped"
     assert [line.split(" ")[0] for line in lines[1:]] == [f"{path}:49:", f"{path}:50:", "error:"]

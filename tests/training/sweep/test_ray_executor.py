@@ -3,7 +3,7 @@
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import Executor, Failure, ForkServer, open_executor
-from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.worker import work
 
-MakeSweep = Callable[..., Sweep]
-Tables = dict[str, Any]
+from tests.training.sweep.conftest import MakeSweep, Tables
+
 # Ray starts its processes at the lowest priority, where other tests starve them. Quick tests run the same trials in
 # processes: test_sweep.py and test_executor.py.
 pytestmark = [

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.adapters import evaluate
 from peltier_training.sweep.sweep import Ledger, Sweep
-from peltier_training.sweep.trial import Trial, TrialResult
 
-MakeSweep = Callable[..., Sweep]
-Tables = dict[str, Any]
+from tests.training.sweep.conftest import MakeEntry, MakeSweep, Tables
+
 TIMES = {"seconds", "seconds_per_epoch", "memory_bytes"}
 
 
@@ -100,9 +98,6 @@ def test_a_baseline_is_measured_as_an_adapter_is(make_sweep: MakeSweep, tables: 
     row = make_sweep(tables).run(print).rows[0]
     assert row.failed == 0
     assert all(math.isfinite(row.cells[name].mean) for name in ("toy accuracy", "s/epoch", "memory MiB"))
-
-
-MakeEntry = Callable[..., tuple[Trial, TrialResult]]
 
 
 def test_what_was_appended_is_there_again(make_entry: MakeEntry, tmp_path: Path):

@@ -1,7 +1,6 @@
 """One trial, in this process."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,8 @@ from peltier_training.data.gold import GoldEntity, GoldSpan, Tagged
 from peltier_training.errors import TrainingError
 from peltier_training.report.report import Report
 from peltier_training.sweep import worker
-from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.worker import draw
 from peltier_training.train import TrainingResult
-
-MakeSweep = Callable[..., Sweep]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

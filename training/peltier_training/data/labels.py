@@ -27,9 +27,7 @@ _UNNAMED: dict[TaskType, tuple[str, ...]] = {
     "text2text": (),
     "ranking": ("score",),
     "span": SPAN_LABELS,
-    "embedding": (),
-    "sparse-embedding": (),
-    "multi-vector-embedding": (),
+    **dict.fromkeys(EMBEDDING_TYPES, ()),
 }
 _NUMBERED: frozenset[TaskType] = EMBEDDING_TYPES | {"regression", "ranking"}
 _COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several

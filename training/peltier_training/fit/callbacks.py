@@ -18,28 +18,22 @@ _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} elapsed, 
 _OPEN_BAR = _BAR.replace("{remaining}", "at most {remaining}")
 
 
-class Ending(TrainerCallback):
-    """Ends a run early, when its schedule says so."""
+class Validations(TrainerCallback):
+    """Validates and saves after every k-th epoch and after the last, where k is the run's `validation_interval`, and
+    ends a run early when its schedule says so."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-
-    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        control.should_training_stop |= is_over(self._run, state.log_history)
-
-
-class ValidationInterval(TrainerCallback):
-    """Validates and saves after every k-th epoch and after the last, where k is the run's `validation_interval`."""
-
-    def __init__(self, run: Run) -> None:
-        self._interval = run.hyperparameters.validation_interval or 1
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Cancel the Trainer's evaluation and checkpoint of this epoch if they are not due."""
         epoch, last = round(state.epoch or 0), math.ceil(args.num_train_epochs)
         is_last = epoch >= last or control.should_training_stop
-        if epoch % self._interval and not is_last:
+        if epoch % (self._run.hyperparameters.validation_interval or 1) and not is_last:
             control.should_evaluate = control.should_save = False
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        control.should_training_stop |= is_over(self._run, state.log_history)
 
 
 class ProgressLines(TrainerCallback):

@@ -23,7 +23,7 @@ from peltier_training.config.run import LOWER_IS_BETTER, Run
 from peltier_training.data.dataset import EncodedRows, QuerySampler, TextRow, collate, collate_texts
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
-from peltier_training.fit.callbacks import Ending, ProgressLines, ValidationInterval
+from peltier_training.fit.callbacks import ProgressLines, Validations
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.passes import PassMemory, Size
@@ -320,7 +320,7 @@ def conduct(
     run: Run, trainer: Trainer, checkpoint: str | None = None, callbacks: Sequence[TrainerCallback] = ()
 ) -> History:
     """Train to the end, from `checkpoint` if given, with progress on stderr. `callbacks` are called after its own."""
-    for callback in (ValidationInterval(run), Ending(run), *callbacks):
+    for callback in (Validations(run), *callbacks):
         trainer.add_callback(callback)
     progress = ProgressLines(run)
     progress.replace_prints(trainer)

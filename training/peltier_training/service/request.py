@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from peltier_adapters.errors import sentences
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.spec.lora import ALL_LINEAR
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TaskType
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint
 from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -30,9 +31,7 @@ _NO_SETTINGS = ("seed", "validation_interval", "open_end", "max_steps")
 _MOST = {"batch_size": 1_024, "epochs": 10_000, "patience": 10_000}
 _MAX_SETTINGS = 100
 _COLUMNS: Mapping[TaskType, tuple[tuple[str, ...], str]] = {
-    "embedding": (("text", "pair"), LABEL_COLUMN),
-    "sparse-embedding": (("text", "pair"), LABEL_COLUMN),
-    "multi-vector-embedding": (("text", "pair"), LABEL_COLUMN),
+    **dict.fromkeys(EMBEDDING_TYPES, (("text", "pair"), LABEL_COLUMN)),
     "ranking": (("query", "document"), LABEL_COLUMN),
     "span": (("question", "context"), "answers"),
 }
@@ -72,7 +71,7 @@ class RequestedTraining(BaseModel):
         try:
             found = cls.model_validate(given)
         except ValidationError as error:
-            raise TrainingError(_explain(error, "the request")) from None
+            raise TrainingError(sentences(error)[0]) from None
         if found.budget.steps is not None and found.budget.minutes is not None:
             raise TrainingError("the budget has steps and minutes; it has one of them")
         return found
@@ -233,11 +232,4 @@ def _create(kind: type[T], values: Mapping[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
-        raise TrainingError(_explain(error, "the settings")) from None
-
-
-def _explain(error: ValidationError, whole: str) -> str:
-    first = error.errors()[0]
-    place = ".".join(part for part in first["loc"] if isinstance(part, str))
-    rule = first["msg"].removeprefix("Value error, ")
-    return f"{place or whole} is {shown(first['input'])}: {rule[:1].lower()}{rule[1:]}"
+        raise TrainingError(sentences(error)[0]) from None
