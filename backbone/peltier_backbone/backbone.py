@@ -1,7 +1,7 @@
 """A loaded backbone: the frozen model with its tokenizer and identity."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,21 +10,18 @@ from torch import Tensor
 
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.bert.weights import bert_weights
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.lay_out import lay_out
 from peltier_backbone.linear.linear import Linear, choose_linear
-from peltier_backbone.model import Model
+from peltier_backbone.model import Model, architecture
 from peltier_backbone.modernbert.modernbert import ModernBert
-from peltier_backbone.modernbert.weights import modernbert_weights
 from peltier_backbone.native.choice import choose_kernels, serving_library
 from peltier_backbone.native.rows import NO_OPS
 from peltier_backbone.native.stack import Stacks
 from peltier_backbone.substitute import build_substitute
 from peltier_backbone.t5.native_rows import place_encoder
 from peltier_backbone.t5.t5 import T5
-from peltier_backbone.t5.weights import t5_weights
 from peltier_backbone.text.packing import Encoded, Packed, pack
 from peltier_backbone.text.tokenizer import Tokenizer
 
@@ -125,14 +122,4 @@ class Backbone:
 
     def weights_digest(self) -> str:
         """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
-        return fingerprint(self.config, dict(_weights(self.model)))
-
-
-def _weights(model: Model) -> Iterator[tuple[str, Tensor]]:
-    match model:
-        case T5():
-            return t5_weights(model)
-        case ModernBert():
-            return modernbert_weights(model)
-        case Bert():
-            return bert_weights(model)
+        return fingerprint(self.config, dict(architecture(self.model.config).weights(self.model)))

@@ -8,12 +8,12 @@ import torch
 from peltier_backbone.attention.relative import RelativeBias
 from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.bert.disentangled_positions import DisentangledPositions
 from peltier_backbone.bert.layer import Layer as BertLayer
+from peltier_backbone.bert.positions import DisentangledPositions
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import Norm, RMSNorm
 from peltier_backbone.model import Model
-from peltier_backbone.modernbert.layer import Layer as ModernBertLayer
+from peltier_backbone.modernbert.modernbert import Layer as ModernBertLayer
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import FrozenMap, NativeStack, StackLayer, StackLayout, StackNorm, Stacks

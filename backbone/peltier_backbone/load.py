@@ -8,15 +8,8 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.bert.weights import canonical_bert
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.checkpoint.config import (
-    BertConfig,
-    Config,
-    ModernBertConfig,
-    T5Config,
-    load_config,
-)
+from peltier_backbone.checkpoint.config import Config, T5Config, load_config
 from peltier_backbone.checkpoint.fingerprint import fingerprint
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
@@ -24,10 +17,8 @@ from peltier_backbone.linear.linear import LinearKernel, choose_linear
 from peltier_backbone.linear.quantized_linear import NativeQuantizedLinear, QuantizedLinear
 from peltier_backbone.linear.table import PlainTable, QuantizedTable
 from peltier_backbone.machine.kernel_cache import bound_kernel_caches
-from peltier_backbone.model import build_model
-from peltier_backbone.modernbert.weights import canonical_modernbert
+from peltier_backbone.model import architecture
 from peltier_backbone.native.choice import TORCH, choose_kernels, load_library, slowdown
-from peltier_backbone.t5.weights import canonical_t5
 from peltier_backbone.text.tokenizer import Tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -70,13 +61,14 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     identity = fingerprint(config, tensors)
     kernel = _choose_quantized() if eight_bits else choose_linear(target, compute)
     _warn_of_slow_products(target, compute)
-    ready = {key: tensor.to(target, compute) for key, tensor in tensors.items()}
+    weights = Weights({key: tensor.to(target, compute) for key, tensor in tensors.items()}, directory)
+    table = QuantizedTable if eight_bits else PlainTable
     return Backbone(
         name=name,
         config=config,
         fingerprint=identity,
         tokenizer=tokenizer,
-        model=build_model(config, Weights(ready, directory), kernel, QuantizedTable if eight_bits else PlainTable),
+        model=architecture(config).build(config, weights, kernel, table),
         device=target,
         dtype=compute,
         precision=dtype,
@@ -107,15 +99,7 @@ def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def _canonical(config: Config, directory: Path) -> dict[str, Tensor]:
-    """The checkpoint's tensors by the names under which they are hashed and consumed."""
-    tensors = read_tensors(directory)
-    match config:
-        case T5Config():
-            return canonical_t5(tensors, config, directory)
-        case ModernBertConfig():
-            return canonical_modernbert(tensors, config, directory)
-        case BertConfig():
-            return canonical_bert(tensors, config, directory)
+    return architecture(config).canonical(read_tensors(directory), config, directory)
 
 
 def _read_tokens(directory: Path) -> tuple[Config, Tokenizer]:

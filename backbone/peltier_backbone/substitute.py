@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from peltier_backbone.checkpoint.config import Config, EuroBertConfig
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.linear.linear import Linear, Map
-from peltier_backbone.model import Model, build_model
+from peltier_backbone.model import Model, architecture
 
 # The sines of products of whole numbers and this one look random. It is the inverse of the plastic number.
 _FREQUENCY = 0.7548776662466927
@@ -37,7 +37,7 @@ def build_substitute(config: Config, *, has_pooler: bool = True) -> Model:
     own keys and values, because adapters change those of each head."""
     if isinstance(config, EuroBertConfig):
         config = replace(config, num_key_heads=config.num_heads)
-    return build_model(config, _Weights(has_pooler), _Maps(), _Sines)
+    return architecture(config).build(config, _Weights(has_pooler), _Maps(), _Sines)
 
 
 def _sines(rows: Tensor, width: int) -> Tensor:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.bert.relative_positions import RelativePositions
+from peltier_backbone.bert.positions import RelativePositions
 from peltier_backbone.model import Model
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.native.rows import LineBias, PlacedRow

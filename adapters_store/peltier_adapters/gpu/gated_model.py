@@ -7,10 +7,8 @@ from typing import TypeVar
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.layer import Layer as BertLayer
-from peltier_backbone.modernbert.layer import Layer
-from peltier_backbone.modernbert.modernbert import ModernBert
-from peltier_backbone.t5.decoder import DecoderBlock
-from peltier_backbone.t5.encoder import EncoderBlock
+from peltier_backbone.modernbert.modernbert import Layer, ModernBert
+from peltier_backbone.t5.stacks import DecoderBlock, EncoderBlock
 from peltier_backbone.t5.sublayers import FeedForward
 from peltier_backbone.t5.t5 import T5
 from torch import Tensor

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.attention.padding import Padding
-from peltier_backbone.attention.prefix_attention import Attended, attend
 from peltier_backbone.attention.relative import RowBias
+from peltier_backbone.attention.view import Attended, attend
 
 # This many padded logits (query, key) in a row take as long as a separate attention call for the row on the CPU.
 _MAX_WASTED_LOGITS = 600

@@ -1,10 +1,100 @@
-"""What tokens attend to: their own rows, and in a decoder an encoder's rows, with the prefixes of their adapters."""
+"""What tokens attend to: their own rows, in a decoder an encoder's rows, and the prefixes of their adapters.
 
-from typing import Protocol
+T5's attention is plain products. Unlike the fused kernels, these are fast with a bias on the CPU and give the
+logsumexp, by which `PrefixAttention` merges the prefixes of spans of rows into the result.
+"""
 
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+import torch
 from torch import Tensor
 
-from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention
+from peltier_backbone.attention.adaptation import Adaptation, Prefix
+
+
+class Attended(NamedTuple):
+    """`context` [..., queries, head size], and if requested the `logsumexp` of all logits [..., queries] in float32."""
+
+    context: Tensor
+    logsumexp: Tensor | None
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, with_logsumexp: bool) -> Attended:
+    """softmax(query keys^T + bias) values, without scaling, as in T5; `bias` is broadcast to [..., queries, keys]."""
+    transposed = keys.transpose(-1, -2)
+    if bias is not None and query.dim() == 3:
+        logits = torch.baddbmm(bias, query, transposed)
+    else:
+        logits = torch.matmul(query, transposed)
+        logits = logits if bias is None else logits.add_(bias)
+    weights = logits.softmax(-1, dtype=torch.float32).to(values.dtype)
+    return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
+
+
+class PrefixAttention:
+    """The prefixes of `adaptation` for rows of `lengths` tokens; rows without a prefix take no extra time."""
+
+    def __init__(self, adaptation: Adaptation, lengths: Sequence[int], num_heads: int) -> None:
+        self._adaptation, self._num_heads = adaptation, num_heads
+        starts = list(accumulate(lengths, initial=0))
+        spans = adaptation.spans(len(lengths))
+        self._lengths = [list(lengths[first:last]) for first, last in spans]
+        self._tokens = [slice(starts[first], starts[last]) for first, last in spans]
+
+    def find(self, attention: int, x: Tensor) -> list[Prefix | None] | None:
+        """The prefix of each span in attention number `attention`, whose queries are computed from `x`; None if no span
+        has one."""
+        found = [self._adaptation.prefix(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
+        return None if all(prefix is None for prefix in found) else found
+
+    def merge(self, query: Tensor, attended: Attended, prefixes: list[Prefix | None] | None) -> Tensor:
+        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result without them."""
+        context, logsumexp = attended
+        if prefixes is None:
+            return context
+        assert logsumexp is not None, "callers with a prefix ask for it"
+        pieces = [
+            context[tokens]
+            if prefix is None
+            else self._merge_prefix(lengths, query[tokens], Attended(context[tokens], logsumexp[tokens]), prefix)
+            for lengths, tokens, prefix in zip(self._lengths, self._tokens, prefixes, strict=True)
+        ]
+        return torch.cat(pieces)
+
+    def _merge_prefix(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+        """One span's context with its prefix; rows of equal length are merged in one call."""
+        if len(set(lengths)) == 1:
+            return self._merge_rows(len(lengths), query, attended, prefix)
+        context, logsumexp = attended
+        assert logsumexp is not None, "callers with a prefix ask for it"
+        rows = zip(*(torch.split(x, lengths) for x in (query, context, logsumexp)), *prefix, strict=True)
+        return torch.cat([
+            self._merge_rows(1, row, Attended(own, logsumexps), Prefix(keys[None], values[None]))
+            for row, own, logsumexps, keys, values in rows
+        ])  # fmt: skip
+
+    def _merge_rows(self, rows: int, query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+        context, logsumexp = attended
+        assert logsumexp is not None, "callers with a prefix ask for it"
+        own = Attended(self._by_head(rows, context), self._by_head(rows, logsumexp).squeeze(-1))
+        return merge_prefix(self._by_head(rows, query), own, prefix).transpose(1, 2).flatten(2).flatten(0, 1)
+
+    def _by_head(self, rows: int, x: Tensor) -> Tensor:
+        """[tokens, heads * size] -> [rows, heads, tokens of a row, size]."""
+        return x.view(rows, len(x) // rows, self._num_heads, -1).transpose(1, 2)
+
+
+def merge_prefix(query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+    """The context with `prefix` in front of the keys: `attended` counts as one key, whose logit is its logsumexp.
+
+    `query` is [rows, heads, queries, head size], the prefix [rows, heads, prefix, head size], its bias 0.
+    """
+    assert attended.logsumexp is not None, "callers with a prefix ask for it"
+    logits = torch.matmul(query, prefix.keys.transpose(-1, -2)).float()
+    weights = torch.cat((attended.logsumexp[..., None], logits), -1).softmax(-1).to(query.dtype)
+    return weights[..., :1] * attended.context + torch.matmul(weights[..., 1:], prefix.values)
 
 
 class SelfView(Protocol):

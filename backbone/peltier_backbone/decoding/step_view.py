@@ -7,8 +7,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention.prefix_attention import Attended, attend
 from peltier_backbone.attention.relative import RelativeBias
+from peltier_backbone.attention.view import Attended, attend
 from peltier_backbone.decoding.cache import Cache
 
 

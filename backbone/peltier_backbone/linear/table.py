@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.linear.linear import Linear
-from peltier_backbone.linear.quantization import quantize_weight
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.quantized_linear import QuantizedLinear, quantize_weight
 
 
 class Table(Protocol):

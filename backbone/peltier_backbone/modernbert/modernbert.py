@@ -1,4 +1,4 @@
-"""The padding-free forward of ModernBERT (Warner et al. 2024; docs/methods.md#sites)."""
+"""The padding-free forward of ModernBERT (Warner et al. 2024) and EuroBERT (pre-norm; docs/methods.md#sites)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,46 @@ from peltier_backbone.attention.rotary import Rotary
 from peltier_backbone.bert.bert import Embedded
 from peltier_backbone.bert.layer import Attention, RotatedAttention
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
+from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.linear.table import Table
-from peltier_backbone.modernbert.layer import Layer
 from peltier_backbone.native.rows import PlacedRows, StackRows
+from peltier_backbone.t5.sublayers import FeedForward
 from peltier_backbone.text.packing import Packed
+
+
+@dataclass(frozen=True)
+class RotaryAttention:
+    """x + output(attention(norm(x))); query, key and value are one map [3 * hidden, hidden]. ModernBERT's first
+    layer has no norm: it reads the norm of the embeddings. A `local` one sees near tokens only."""
+
+    number: int
+    norm: Norm | None
+    query_key_value: Linear
+    output: Linear
+    local: bool
+
+    def __call__(self, x: Tensor, attention: Attention, adaptation: Adaptation) -> Tensor:
+        """[tokens, hidden] -> [tokens, hidden]."""
+        number = self.number
+        normed = x if self.norm is None else adaptation.norm(self.norm_index, x, self.norm)
+        qkv = adaptation.project(number, "query_key_value", normed, self.query_key_value(normed))
+        context = attention.attend(number, normed, qkv)
+        y = adaptation.project(number, "attention_output", context, self.output(context))
+        return x + adaptation.sublayer(number, "attention", y, x)
+
+    @property
+    def norm_index(self) -> int:
+        """The number of its norm in the model."""
+        return 2 * self.number
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Attention, then a gated feed-forward."""
+
+    attention: RotaryAttention
+    feed_forward: FeedForward
 
 
 @dataclass(frozen=True)

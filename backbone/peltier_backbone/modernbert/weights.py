@@ -1,20 +1,21 @@
-"""Builds a frozen ModernBERT from a checkpoint's tensors, and lists the model's weights by name."""
+"""Builds a frozen ModernBERT or EuroBERT from a checkpoint's tensors, and lists the model's weights by name."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from peltier_backbone.attention.rotary import Rotary
+from peltier_backbone.checkpoint.eurobert_config import EuroBertConfig
 from peltier_backbone.checkpoint.modernbert_config import ModernBertConfig
 from peltier_backbone.checkpoint.weights import Weights
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.linear.linear import Linear, LinearKernel
-from peltier_backbone.linear.norm import LayerNorm
+from peltier_backbone.linear.linear import Linear, LinearKernel, SharedHeads
+from peltier_backbone.linear.norm import LayerNorm, RMSNorm
 from peltier_backbone.linear.table import PlainTable, TableKernel
-from peltier_backbone.modernbert.layer import Layer, RotaryAttention
-from peltier_backbone.modernbert.modernbert import ModernBert
+from peltier_backbone.modernbert.modernbert import Layer, ModernBert, RotaryAttention
 from peltier_backbone.t5.sublayers import FeedForward
 
 # The heads of the pretraining tasks: published checkpoints have them, the encoders do not.
@@ -52,6 +53,25 @@ def build_modernbert(
         rounded=kernel.coarse,
     )
     weights.finish("modernbert encoder")
+    return model
+
+
+def build_eurobert(config: EuroBertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel) -> ModernBert:
+    """Build the encoder from canonical `weights`, and consume all of them."""
+    tokens = weights.take("embed_tokens.weight", config.vocab_size, config.hidden_size)
+    positions, size = config.max_positions, config.head_size
+    rotary = Rotary.create(config.global_theta, positions, size, tokens.device, config.slowdown)
+    model = ModernBert(
+        config=config,
+        tokens=table(tokens),
+        norm=None,
+        layers=[_eurobert_layer(weights, index, config, kernel) for index in range(config.num_layers)],
+        final_norm=_rms_norm(weights, "norm", config),
+        global_rotary=rotary,
+        local_rotary=rotary,
+        rounded=kernel.coarse,
+    )
+    weights.finish("eurobert encoder")
     return model
 
 
@@ -94,3 +114,39 @@ def _layer(weights: Weights, index: int, config: ModernBertConfig, kernel: Linea
 
 def _norm(weights: Weights, name: str, config: ModernBertConfig) -> LayerNorm:
     return LayerNorm(weights.take(f"{name}.weight", config.hidden_size), None, config.norm_eps)
+
+
+def _eurobert_layer(weights: Weights, index: int, config: EuroBertConfig, kernel: LinearKernel) -> Layer:
+    name, hidden, inner = f"layers.{index}", config.hidden_size, config.intermediate_size
+    attention = RotaryAttention(
+        number=index,
+        norm=_rms_norm(weights, f"{name}.input_layernorm", config),
+        query_key_value=_query_key_value(weights, f"{name}.self_attn", config, kernel),
+        output=kernel(weights.take(f"{name}.self_attn.o_proj.weight", hidden, hidden)),
+        local=False,
+    )
+    halves = [weights.take(f"{name}.mlp.{half}_proj.weight", inner, hidden) for half in ("gate", "up")]
+    feed_forward = FeedForward(
+        block=index,
+        norm_index=2 * index + 1,
+        norm=_rms_norm(weights, f"{name}.post_attention_layernorm", config),
+        intermediate=kernel(torch.cat(halves)),
+        output=kernel(weights.take(f"{name}.mlp.down_proj.weight", hidden, inner)),
+        activation="silu",
+        gated=True,
+    )
+    return Layer(attention, feed_forward)
+
+
+def _query_key_value(weights: Weights, name: str, config: EuroBertConfig, kernel: LinearKernel) -> Linear:
+    """One map [3 * hidden, hidden]. Each head has its own keys and values after it, so an adapter may change those of
+    one head."""
+    hidden, shared = config.hidden_size, config.num_key_heads * config.head_size
+    sizes = (("q", hidden), ("k", shared), ("v", shared))
+    own = kernel(torch.cat([weights.take(f"{name}.{part}_proj.weight", size, hidden) for part, size in sizes]))
+    same = config.num_key_heads == config.num_heads
+    return own if same else SharedHeads(own, config.num_heads, config.num_key_heads)
+
+
+def _rms_norm(weights: Weights, name: str, config: EuroBertConfig) -> RMSNorm:
+    return RMSNorm(weights.take(f"{name}.weight", config.hidden_size), config.norm_eps)

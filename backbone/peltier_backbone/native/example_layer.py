@@ -174,7 +174,8 @@ def _program(adapter: _Adapter) -> NativeProgram:
     steps = step(adapter.down, None, activation="relu"), step(adapter.up, adapter.bias)
     ops = [place_op(STACK_SITES.index(site), steps) for site in _SITES]
     if adapter.prefix.numel():
-        ops.append(place_prefix(STACK_SITES.index("prefix"), *adapter.prefix, None))
+        keys, values = adapter.prefix
+        ops.append(place_prefix(STACK_SITES.index("prefix"), keys, values, None))
     norms = {index: NativeNormWeights(vector(adapter.norm), vector(None)) for index in range(2)}
     return NativeProgram(ops, len(STACK_SITES), norms, 2, adapter)
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from peltier_backbone.attention.relative import RelativeBias, RowBias
 from peltier_backbone.decoding.cache import Cache, EncoderKV
-from peltier_backbone.decoding.targets import Targets
-from peltier_backbone.decoding.tree_view import find_biases
+from peltier_backbone.decoding.targets import Targets, find_biases
 from peltier_backbone.native.rows import LayerKeys, LineBias, PlacedRow, PlacedRows, StackRows
 
 _Biases = Sequence[Tensor | LineBias | None]

@@ -11,13 +11,11 @@ from peltier_backbone.attention.view import View
 from peltier_backbone.checkpoint.t5_config import T5Config
 from peltier_backbone.decoding.cache import Cache, EncoderKV
 from peltier_backbone.decoding.step_view import StepView
-from peltier_backbone.decoding.targets import Targets
-from peltier_backbone.decoding.tree_view import TreeView
+from peltier_backbone.decoding.targets import Targets, TreeView
 from peltier_backbone.linear.linear import Linear
 from peltier_backbone.linear.norm import Norm
 from peltier_backbone.linear.table import Table
-from peltier_backbone.t5.decoder import Decoder
-from peltier_backbone.t5.encoder import Encoder
+from peltier_backbone.t5.stacks import Decoder, Encoder
 from peltier_backbone.text.packing import Packed
 
 

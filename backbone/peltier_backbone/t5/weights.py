@@ -13,8 +13,7 @@ from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear.linear import Linear, LinearKernel
 from peltier_backbone.linear.norm import RMSNorm
 from peltier_backbone.linear.table import PlainTable, TableKernel
-from peltier_backbone.t5.decoder import Decoder, DecoderBlock
-from peltier_backbone.t5.encoder import Encoder, EncoderBlock
+from peltier_backbone.t5.stacks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from peltier_backbone.t5.sublayers import CrossAttention, FeedForward, SelfAttention
 from peltier_backbone.t5.t5 import T5
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_backbone.attention.adaptation import NoAdaptation, Prefix
-from peltier_backbone.attention.prefix_attention import Attended, PrefixAttention, attend
+from peltier_backbone.attention.view import Attended, PrefixAttention, attend
 from torch import Tensor
 
 HEADS, SIZE = 2, 4

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from peltier_backbone.attention import ragged_attention
-from peltier_backbone.attention.prefix_attention import Attended
 from peltier_backbone.attention.ragged_attention import RaggedAttention
+from peltier_backbone.attention.view import Attended
 from torch import Tensor
 
 HEADS, SIZE = 3, 5

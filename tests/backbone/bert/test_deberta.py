@@ -8,7 +8,7 @@ import pytest
 import torch
 from peltier_backbone.attention.adaptation import NO_ADAPTATION
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.bert.disentangled_positions import distance_rows
+from peltier_backbone.bert.positions import distance_rows
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import load_backbone
 from peltier_backbone.native.choice import kernels_in_use

@@ -1,8 +1,7 @@
 """Tables of embeddings, plain and in 8 bits."""
 
 import torch
-from peltier_backbone.linear.quantization import quantize_weight
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.quantized_linear import QuantizedLinear, quantize_weight
 from peltier_backbone.linear.table import PlainTable, QuantizedTable
 from torch import Tensor
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_backbone.linear.activation import Activation
-from peltier_backbone.linear.quantization import quantize_weight
-from peltier_backbone.linear.quantized_linear import QuantizedLinear
+from peltier_backbone.linear.quantized_linear import QuantizedLinear, quantize_weight
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.packed import PackedInt8

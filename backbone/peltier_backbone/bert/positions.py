@@ -1,5 +1,8 @@
-"""The relative positions of DeBERTa (He et al. 2021, section 3): besides queries and keys of tokens there are queries
-and keys of distances. Scores add a token's query times a distance's key, and a distance's query times a token's key."""
+"""What positions add to the scores of attention in DeBERTa (He et al. 2021, section 3) and in MPNet (Song et al. 2020).
+
+In DeBERTa there are queries and keys of distances besides those of tokens. Scores add a token's query times a
+distance's key, and a distance's query times a token's key. MPNet has a bias by distance, as T5, which all layers share.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +10,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from peltier_backbone.attention.relative import RelativeBias, RowBias
 
 
 def distance_rows(width: int, buckets: int, reach: int) -> Tensor:
@@ -95,3 +100,34 @@ def _gather(x: Tensor, table: Tensor, places: Tensor, width: int) -> Tensor:
     products = torch.matmul(x, near.to(x.dtype))
     index = (places + width - 1).expand(*products.shape[:-2], *places.shape)
     return products.gather(-1, index)
+
+
+@dataclass(frozen=True)
+class RelativePositions:
+    """The `bias` that is added to scaled scores; `scale` is what products of queries and keys are multiplied by."""
+
+    bias: RelativeBias
+    scale: float
+
+    def tables(self) -> Iterator[tuple[str, Tensor]]:
+        """The biases by distance."""
+        yield ("bias", self.bias.line)
+
+    def line(self, width: int) -> Tensor:
+        """See `LineBias`."""
+        return self.bias.line_around(width)
+
+    def scores(self, width: int) -> "BiasScores":
+        """The scores of a batch whose rows have up to `width` tokens."""
+        return BiasScores(RowBias(self.bias, width), self.scale)
+
+
+@dataclass(frozen=True)
+class BiasScores:
+    """Implements `PositionScores`."""
+
+    rows: RowBias
+    scale: float
+
+    def between(self, layer: int, query: Tensor, key: Tensor) -> Tensor:
+        return self.rows.square[:, : query.shape[-2], : key.shape[-2]].to(query.dtype)
