@@ -13,7 +13,6 @@ _SCOPE = {"type": "http", "path": "/v1/predict"}
 
 @pytest.mark.parametrize("cls", [cls for cls in error_classes() if cls.status])
 def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
-    """One handler serves the whole tree."""
     answer = error_response(to_wire(cls("a sentence", ["a reason"])), _SCOPE)
     assert answer.status_code == cls.status
     assert answer.body == (b'{"error":{"code":"%s","message":"a sentence","details":["a reason"]}}' % cls.code.encode())
@@ -38,7 +37,6 @@ def test_a_failure_of_the_server_tells_no_secrets() -> None:
 
 
 def test_every_reason_of_a_refused_artifact_is_sent() -> None:
-    """One round trip shows all that is wrong."""
     assert to_wire(ArtifactError(["one", "two"])).details == ["one", "two"]
 
 
@@ -54,5 +52,4 @@ def test_a_value_that_breaks_a_rule_is_shown() -> None:
 
 
 def test_openapi_has_400_for_every_route() -> None:
-    """Any body may be unreadable."""
     assert 400 in describe_errors()

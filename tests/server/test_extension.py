@@ -96,7 +96,6 @@ async def test_a_part_that_cannot_be_closed_hinders_no_other(settings_of, monkey
 
 
 async def test_a_start_that_fails_leaves_nothing_open(settings_of, monkeypatch):
-    """The server never becomes ready, and what has started before ends."""
     closed = list[str]()
     _record_end_of_service(closed, monkeypatch)
 

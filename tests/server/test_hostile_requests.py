@@ -105,7 +105,6 @@ def test_a_head_that_never_ends_is_cut_off(impatient: AttackedServer) -> None:
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nx: ", b"GET /", b""], ids=["header", "address", "nothing"])
 def test_a_head_of_any_size_takes_no_memory(target: AttackedServer, start: bytes) -> None:
-    """One endless header, address or method is cut off after 64 KiB."""
     with target.bounded(16 * _MIB), target.connect() as connection:
         connection.sendall(start)
         send_for_ever(target, connection, b"a" * 65536, MAX_SECONDS)
@@ -165,7 +164,6 @@ def chunked_head(path: str) -> bytes:
 
 @pytest.mark.parametrize("path", [PREDICT, "/v1/adapters", "/info", "/v1/nothing", "/health"])
 def test_a_chunked_body_without_end_is_cut_off(target: AttackedServer, path: str) -> None:
-    """Whether the route reads its body or not."""
     chunk = b"10000\r\n" + b"a" * 65536 + b"\r\n"
     with target.bounded(MAX_ARTIFACT_BYTES + 32 * _MIB), target.connect() as connection:
         connection.sendall(chunked_head(path))

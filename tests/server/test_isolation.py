@@ -206,7 +206,6 @@ async def test_another_tenants_trainings_and_files_do_not_exist(street: Street) 
 
 
 async def test_another_tenants_batches_do_not_exist(street: Street) -> None:
-    """By the ids of one and of its files, on every route that takes them."""
     row = {"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"model": "_backbone", "input": "a"}}
     headers = {"authorization": f"Bearer {street.keys['a']}"}
     files = {"file": ("rows.jsonl", json.dumps(row).encode())}
@@ -289,7 +288,6 @@ async def test_lists_hold_ones_own(street: Street) -> None:
 
 
 async def test_the_operators_pages_are_closed(street: Street) -> None:
-    """Metrics, audit log, tenants and keys name everybody."""
     audit = ("/v1/audit", "/v1/audit?tenant={b}", "/v1/audit?actor=operator", "/v1/audit?action=publish")
     tenants = ("/v1/tenants", "/v1/tenants/{b}", *(f"/v1/tenants/{one}/usage" for one in ("{a}", "{b}", "z")))
     for path in ("/metrics", *audit, *tenants, "/v1/keys"):

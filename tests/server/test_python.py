@@ -26,7 +26,6 @@ def inputs_for(task_type: str) -> list[Any]:
 
 @pytest.mark.parametrize("task_type", TYPES)
 def test_answers_are_those_of_the_server(task_type, listening, bert, make_artifact):
-    """Of each type, field by field; `publish` uploads it."""
     form = "pair" if task_type in PAIRS else "single"
     labels = ("value",) if task_type == "regression" else ("negative", "positive")
     data = make_artifact(bert, "compacter", name=task_type, task_type=task_type, inputs=form, labels=labels)
@@ -49,7 +48,6 @@ def _is_plain(value: Any) -> bool:
 
 @pytest.mark.parametrize("answer", [None, "generate"])
 def test_texts_are_those_of_the_server(answer, listening, t5, make_artifact):
-    """A T5's label is scored or written; both have an answer in Python."""
     data = make_artifact(t5, "compacter", name="film", answer=answer)
     (found,) = peltier.Adapter(data, t5.name, "cpu").predict([TEXTS[0]])
     assert "label" in found

@@ -37,7 +37,6 @@ async def writing(open_app, t5, t5_directory, make_artifact):
 
 
 async def test_requests_over_the_rate_are_refused(shelf: Running) -> None:
-    """429 with a time to come back; successful answers say what is left. The operator's own routes are not counted."""
     await shelf.limit(requests_per_second=0.02)
     first = await shelf.predict("demo", "good")
     assert (first.status_code, first.headers["ratelimit-remaining"]) == (200, "1")
@@ -64,7 +63,6 @@ async def test_tokens_over_the_rate_are_refused(shelf: Running) -> None:
 
 
 async def test_each_part_of_a_mixed_request_pays_for_itself(shelf: Running) -> None:
-    """One that is over the rate has its own error, the others their answers."""
     tokens = (await shelf.predict("demo", "good")).json()["usage"]["tokens"]
     await shelf.limit(tokens_per_second=2 * tokens / 1000)
     answer = await shelf.predict_mixed(*[{"task": "demo", "input": "good"}] * 3)
@@ -96,7 +94,6 @@ async def test_what_is_over_a_quota_leaves_nothing(shelf, bert, make_artifact):
 
 
 async def test_what_is_not_recorded_does_not_stay_on_the_device(shelf, bert, make_artifact, monkeypatch):
-    """Where the quota was reached by another upload meanwhile."""
     used_bytes = shelf.service.slots.device.used_bytes
     await shelf.limit(max_stored_bytes=2**40)
 

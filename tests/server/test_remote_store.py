@@ -101,7 +101,6 @@ class Gate:
 
 
 async def test_adapters_load_from_a_slow_bucket_side_by_side(tmp_path, s3_store, bert, bert_directory, make_artifact):
-    """While the bucket sends nothing, both loads have begun, and requests for an adapter in memory are answered."""
     gate, names = Gate(), ("warm", "cold", "colder")
 
     async def fill(running: Running) -> None:
@@ -153,7 +152,6 @@ async def test_a_server_publishes_the_artifacts_of_a_bucket(tmp_path, s3_store, 
 
 
 async def test_a_server_starts_without_a_source_that_does_not_answer(tmp_path, bert_directory, monkeypatch, caplog):
-    """It logs why its examples are missing."""
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     settings = load_settings(
         {"backbone": str(bert_directory), "device": "cpu", "threads": 1, "store": tmp_path / "store"}

@@ -37,7 +37,6 @@ def test_the_file_has_a_section_for_each_group(tmp_path: Path) -> None:
 
 
 def test_a_name_belongs_to_one_group() -> None:
-    """Flags and variables are named after the setting alone."""
     assert len(SETTINGS) == sum(len(kind.model_fields) for kind in GROUPS.values())
 
 
@@ -95,7 +94,6 @@ def test_the_kernels_are_those_of_the_backbone() -> None:
 
 
 def test_auto_is_resolved() -> None:
-    """Nothing below the settings meets 'auto', 0 threads or an empty registry; but `kernels` needs a trial."""
     settings = load_settings({"store": Path("somewhere")})
     assert settings.compute.device in ("cpu", "cuda")
     assert settings.compute.threads >= 1
@@ -175,7 +173,6 @@ def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_wrong_value_is_named(flags: dict[str, object], message: str) -> None:
-    """One sentence has the key, the value and the rule."""
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
     assert str(caught.value) == message
@@ -187,14 +184,12 @@ def test_loopback_is_private() -> None:
 
 
 def test_graphs_need_a_gpu() -> None:
-    """Without one the setting would have no effect, so it is refused."""
     with pytest.raises(SettingsError, match="cuda_graphs needs the device 'cuda', and the device is 'cpu'"):
         load_settings({"cuda_graphs": True, "device": "cpu"})
     assert load_settings({"cuda_graphs": True, "device": "cuda"}).compute.cuda_graphs
 
 
 def test_an_identity_provider_is_named_whole() -> None:
-    """A part of its settings would accept no caller, or too many."""
     with pytest.raises(SettingsError, match="missing: oidc_audience, oidc_jwks_url"):
         load_settings({"oidc_issuer": "https://id.example"})
 
@@ -223,7 +218,6 @@ def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_passwords_in_urls_stay_secret() -> None:
-    """Neither the value's own text nor a sentence about it shows one."""
     urls = {"registry": "postgresql+asyncpg://u:hunter2@h/d", "rate_store": "redis://:hunter2@h"}
     assert "hunter2" not in repr(load_settings(urls))
     with pytest.raises(SettingsError, match="setting 'rate_store': String should match"):

@@ -69,7 +69,6 @@ def resolved(catalog: Catalog, text: str, tenant: str = "default", request_id: s
 
 
 def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
-    """Newest by number, not by text."""
     assert resolved(catalog, "a") == 10
     assert resolved(catalog, "a@3") == 3
     assert resolved(catalog, "a@canary") == 3
@@ -77,7 +76,6 @@ def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
 
 
 def test_a_bare_name_is_production_where_there_is_such_an_alias(catalog: Catalog, manifest: str) -> None:
-    """Also if newer versions exist."""
     apply(catalog, make_record(manifest, "a", 1, 3, 10, production={1: 1.0}))
     assert resolved(catalog, "a") == resolved(catalog, "a@production") == 1
 
@@ -230,7 +228,6 @@ def test_a_whole_catalog_takes_the_place_of_another(manifest: str, catalog: Cata
 
 
 def test_pages_hold_the_tenants_own_names_in_order(catalog: Catalog, manifest: str) -> None:
-    """Also after adapters have come and gone."""
     for name in ("zz", "ab", "aa"):
         apply(catalog, make_record(manifest, name, 1))
     apply(catalog, AdapterRecord("default", "ab", False, (), ()))

@@ -11,12 +11,10 @@ IDS = [f"request-{number}" for number in range(20_000)]
 
 
 def test_the_same_request_id_always_gets_the_same_version() -> None:
-    """On every replica, in every process."""
     assert [TrafficSplit({3: 0.5, 4: 0.5}, "t:a@x").choose(one) for one in IDS[:8]] == [3, 4, 3, 4, 3, 4, 3, 4]
 
 
 def test_the_shares_come_out_over_many_ids() -> None:
-    """Within four standard deviations."""
     counts = Counter(map(TrafficSplit({1: 0.7, 2: 0.2, 3: 0.1}, "salt").choose, IDS))
     for number, share in ((1, 0.7), (2, 0.2), (3, 0.1)):
         assert counts[number] / len(IDS) == pytest.approx(share, abs=4 * (share * (1 - share) / len(IDS)) ** 0.5)
@@ -40,7 +38,6 @@ def test_splits_of_different_aliases_are_independent() -> None:
     request_id=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1),
 )
 def test_only_versions_of_the_split_are_chosen(weights: dict[int, float], request_id: str) -> None:
-    """However the shares round."""
     total = sum(weights.values())
     shares = {number: weight / total for number, weight in weights.items()}
     assert split_faults(shares) == []
@@ -63,5 +60,4 @@ def test_only_versions_of_the_split_are_chosen(weights: dict[int, float], reques
     ],
 )
 def test_every_fault_is_named(shares: dict[int, float], faults: list[str]) -> None:
-    """What is not a number above 0, each; and a sum that is not 1."""
     assert split_faults(shares) == faults

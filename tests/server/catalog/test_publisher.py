@@ -52,7 +52,6 @@ async def test_the_same_bytes_are_the_same_version(running, bert, make_artifact)
 
 
 async def test_uploads_at_the_same_time_get_numbers_of_their_own(running, bert, make_artifact):
-    """None is lost, and equal bytes still are one version."""
     artifacts = [make_artifact(bert, name="a", seed=seed) for seed in (0, 1, 2, 0)]
     answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
     assert sorted(answer.status_code for answer in answers) == [200, 201, 201, 201]
@@ -98,7 +97,6 @@ async def test_an_adapter_that_does_not_prove_itself_is_refused(running, bert, m
 
 
 async def test_weights_that_overflow_are_refused(running, bert, make_artifact):
-    """Finite weights can still give outputs that are not."""
     data = make_artifact(bert, name="a")
     huge = torch.full_like(read_artifact(data, bert).tensors["head.weight"], 3e38)
     answer = await running.upload(changed(data, bert, {}, head__weight=huge))
@@ -107,7 +105,6 @@ async def test_weights_that_overflow_are_refused(running, bert, make_artifact):
 
 
 async def test_another_backbone_is_named(running, roberta, make_artifact, bert):
-    """Both fingerprints are in the reasons."""
     answer = await running.upload(make_artifact(roberta, "lora", name="a"))
     assert answer.status_code == 422
     reasons = " ".join(answer.json()["error"]["details"])

@@ -46,7 +46,6 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(running, be
 
 
 async def test_a_registry_that_fails_is_tried_again(running, monkeypatch, caplog):
-    """The log says so, and the next turn comes."""
     calls: list[object] = []
 
     async def fail(before: object, actor: str) -> set[str]:

@@ -258,7 +258,6 @@ async def test_large_manifests_are_read_off_the_event_loop(replicas, bert, make_
 
 
 async def test_a_surprise_does_not_end_the_following(running, bert, make_artifact, monkeypatch, caplog):
-    """An unexpected error is logged, and the read is repeated."""
     registry = running.service.store.sync._registry
     with monkeypatch.context() as broken:
         broken.setattr(registry, "snapshot", lambda since: 1 / 0)

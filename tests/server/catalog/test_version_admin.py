@@ -67,7 +67,6 @@ async def town(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
 
 
 async def test_a_name_means_the_callers_own_adapter(town: Town) -> None:
-    """In predictions, lists, versions and models."""
     for tenant, owner, version, names in (
         (town.acme, "acme", 2, ["film", "secret"]),
         (town.zenith, "zenith", 1, ["film"]),
@@ -119,7 +118,6 @@ async def test_the_same_bytes_are_one_blob_and_two_tenants_versions(town, bert, 
 
 
 async def test_requests_are_counted_for_their_tenant(town: Town) -> None:
-    """Requests without a key count for no tenant."""
     await town.acme.predict("film")
     async with make_client(town.running.app) as stranger:
         await stranger.get("/v1/adapters")

@@ -23,7 +23,6 @@ async def settle() -> None:
 
 
 async def test_a_newcomer_waits_for_one_piece_however_many_wait() -> None:
-    """A hundred pieces of another tenant stand before it."""
     turns, served = make_turns(), list[str]()
 
     async def work(tenant: str) -> None:
@@ -42,7 +41,6 @@ async def test_a_newcomer_waits_for_one_piece_however_many_wait() -> None:
 
 
 async def test_places_are_shared_by_weight_and_cost() -> None:
-    """Twice the weight gets twice the cost, in pieces of any cost."""
     turns, served = make_turns(heavy=2.0), list[str]()
 
     async def work(tenant: str, cost: int) -> None:
@@ -62,7 +60,6 @@ async def test_places_are_shared_by_weight_and_cost() -> None:
 
 
 async def test_a_tenant_alone_has_all_places() -> None:
-    """And no more pieces at a time than there are."""
     turns = make_turns(2)
     await turns.take("a", COST)
     await turns.take("a", COST)
@@ -75,7 +72,6 @@ async def test_a_tenant_alone_has_all_places() -> None:
 
 @pytest.mark.parametrize("granted", [False, True], ids=["waiting", "granted"])
 async def test_who_is_cancelled_leaves_no_place_taken(granted: bool) -> None:
-    """Whether it still waits or has just got its place."""
     turns = make_turns()
     await turns.take("a", COST)
     gone = asyncio.ensure_future(turns.take("a", COST))
@@ -112,7 +108,6 @@ async def test_all_who_take_several_get_them(num_takers: int, count: int) -> Non
 
 
 async def test_who_is_cancelled_has_taken_nothing() -> None:
-    """Whether it was next in line or further back."""
     room = Room(4)
     await room.take(3)
     waiting = [asyncio.ensure_future(room.take(3)) for _ in range(2)]

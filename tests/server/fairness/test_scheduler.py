@@ -174,7 +174,6 @@ def test_an_item_longer_than_a_batch_is_not_passed_over_for_ever() -> None:
 
 
 def test_many_that_do_not_fit_hide_nobody() -> None:
-    """The one small item among very many long ones fills the batch."""
     scheduler = Scheduler[Item](BATCH, lambda _: 1.0)
     for number in range(2000):
         scheduler.put(Item(f"long-{number}", BATCH - 10))

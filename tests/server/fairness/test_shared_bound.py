@@ -53,7 +53,6 @@ def test_floods_leave_room_for_the_next(limit: int, requests: list[int]) -> None
 
 
 def test_each_bound_says_what_it_is() -> None:
-    """Too much at once, too much in all, too much of one; what fits afterwards is let in."""
     bound = SharedBound(400, "inputs")
     with pytest.raises(TooLarge, match="has 301 inputs; at most 300 of one tenant may be in progress, so that others "):
         bound.check_size(301)

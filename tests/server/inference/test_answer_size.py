@@ -48,7 +48,6 @@ async def labelled(open_app: Serve, bert: Backbone, make_artifact: Callable[...,
 
 
 async def test_an_answer_is_written_as_the_wire_reads_it(labelled: Running) -> None:
-    """For any request, also in pieces."""
     answering = labelled.service.predictor
     for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
         context = RequestContext("1", known_caller=LOCAL)
@@ -146,14 +145,12 @@ async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(serve
 
 
 async def test_gates_count(labelled: Running) -> None:
-    """An answer that fits without them may be too large with them."""
     inputs = [TEXT] * 150
     assert (await labelled.predict("few", inputs)).status_code == 200
     assert (await labelled.predict("few", inputs, return_gates=True)).status_code == 422
 
 
 async def test_the_parts_of_a_mixed_request_share_one_answer(labelled: Running) -> None:
-    """Those that fit are answered, each of the others reads why it does not fit."""
     item = {"task": "many", "input": TEXT, "parameters": {"top_k": MANY}}
     alone = await labelled.predict_mixed(item)
     answer = await labelled.predict_mixed(*[item] * 10, {"task": "few", "input": TEXT})
@@ -201,7 +198,6 @@ def _refusal(count: int) -> str:
 
 
 async def test_windows_of_all_inputs_count(tagging: Running) -> None:
-    """Short texts have none, and without `stride` a long one has none either."""
     assert (await tagging.predict("one", [TWO, TWO, *["bad"] * 9], stride=0)).status_code == 200
     assert (await tagging.predict("one", [FOUR, "bad"], stride=0)).status_code == 200
     assert (await tagging.predict("one", [VERY_MANY] * 3)).status_code == 200

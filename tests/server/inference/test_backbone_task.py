@@ -45,7 +45,6 @@ def test_a_backbone_with_a_dense_module_embeds_no_texts(listen: Listen, bert_dir
 # Slow, because sentence-transformers takes seconds to import; the test above has files in its format.
 @pytest.mark.slow
 def test_sentence_transformers_own_files_are_read(bert_directory: Path, tmp_path: Path) -> None:
-    """A checkpoint without a dense layer is served, one with it is not."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 

@@ -57,7 +57,6 @@ async def test_entities_have_their_characters(aggregation, published, bert, resi
 
 
 async def test_words_may_be_those_between_spaces(published: Running, bert: Backbone, resident: Resident) -> None:
-    """A list of words is sent as one text, joined by spaces."""
     found = (await published.predict("ner", TEXT, words="spaces")).json()["predictions"][0]["entities"]
     assert found == _expected(bert, resident, TEXT, spaces=True) != _expected(bert, resident, TEXT)
     ends = {end for _, end in words_at_spaces(TEXT)}
@@ -65,7 +64,6 @@ async def test_words_may_be_those_between_spaces(published: Running, bert: Backb
 
 
 async def test_what_truncation_cuts_is_said(published: Running, bert: Backbone, resident: Resident) -> None:
-    """The number of inputs, and the character from which on nothing was read."""
     answer = await published.predict("ner", [TEXT, LONG])
     whole, cut = answer.json()["predictions"]
     assert "truncated_at" not in whole
@@ -101,7 +99,6 @@ async def test_many_windows_are_not_read_on_the_event_loop(published: Running, m
 
 
 async def test_gates_of_windows_are_means(published: Running) -> None:
-    """Of the rows of the input."""
     one = (await published.predict("ner", LONG, stride=4, return_gates=True)).json()["predictions"][0]
     short = (await published.predict("ner", "bad", return_gates=True)).json()["predictions"][0]
     assert one["gates"].keys() == short["gates"].keys() > {"prefix"}
@@ -109,7 +106,6 @@ async def test_gates_of_windows_are_means(published: Running) -> None:
 
 
 async def test_rows_of_every_kind_share_a_batch(published: Running) -> None:
-    """A mixed request answers as each part alone."""
     alone = [(await published.predict(task, text)).json()["predictions"] for task, text in
              (("ner", TEXT), ("sst2", TEXT), ("ner", LONG))]  # fmt: skip
     body = (await published.predict_mixed(
@@ -130,7 +126,6 @@ def _rounded(value: Any) -> Any:
 
 
 async def test_inputs_of_other_forms_are_refused(published: Running) -> None:
-    """A pair is no text, and OpenAI's completions are texts."""
     answer = await published.predict("ner", [["a", "b"]])
     assert answer.json()["error"]["message"].startswith(
         "the input is a pair of texts [text, pair]; this task takes one"

@@ -89,7 +89,6 @@ def test_no_protocol_answers_a_text_of_invisible_characters(path, body, blank, e
     ],
 )
 def test_no_text_is_written_for_invisible_characters(path: str, body: dict[str, object], writer: Listening) -> None:
-    """The template of the task is no text of the input."""
     answer = httpx2.post(f"{writer.url}{path}", json=_filled(body, BLANK), timeout=30)
     assert SENTENCE in answer.text, answer.text
 

@@ -96,7 +96,6 @@ async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.M
 
 
 async def test_inputs_that_are_refused_cost_tokens(running, bert, make_artifact, monkeypatch):
-    """A request of ten, one of which is no input of the task, costs ten."""
     await running.upload(make_artifact(bert, name="demo"))
     stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
@@ -106,7 +105,6 @@ async def test_inputs_that_are_refused_cost_tokens(running, bert, make_artifact,
 
 
 async def test_cancelled_items_give_their_places_back(running, bert, make_artifact, hold_runner):
-    """A request that is given up while its items wait takes none from the next."""
     await running.upload(make_artifact(bert, name="demo"))
     batcher, room = running.service.batcher, running.app.state.preparation.room_for_items(running.tenant)
     async with hold_runner():
@@ -143,7 +141,6 @@ async def test_callers_who_hang_up_leave_nothing(listen, bert, make_artifact):
 
 
 async def test_many_mixed_requests_of_one_tenant_are_all_answered(running, bert, make_artifact):
-    """More at once than there are places for their items."""
     await running.upload(make_artifact(bert, name="demo"))
     items = [{"task": "demo", "input": "bad"}] * 20
     answers = await asyncio.gather(*(running.predict_mixed(*items) for _ in range(40)))

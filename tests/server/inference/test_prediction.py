@@ -62,7 +62,6 @@ async def test_what_is_written_is_counted(preparation: Preparation, context: Req
 
 
 async def test_the_rest_of_a_large_answer_is_written_in_a_thread(preparation, context):
-    """After the first 64 KiB."""
     threads = list[str]()
 
     def pieces() -> Iterator[bytes]:

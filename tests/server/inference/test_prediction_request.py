@@ -75,7 +75,6 @@ def test_what_is_chosen(task: TaskSpec, parameters: dict[str, object], decoding:
     ],
 )
 def test_what_makes_no_sense(task: TaskSpec, parameters: dict[str, object], sentence: str) -> None:
-    """One clear sentence names the parameter and why it is not for this task."""
     with pytest.raises(InvalidInput) as caught:
         choose(task, **parameters)
     assert str(caught.value).startswith(sentence)
@@ -116,7 +115,6 @@ def test_the_server_may_allow_less_than_the_task() -> None:
 
 
 def test_what_cannot_be_streamed() -> None:
-    """Scored labels, and beams, which change what they have written."""
     check_stream(Decoding(20))
     with pytest.raises(InvalidInput, match="stream is for generated texts"):
         check_stream(None)
@@ -125,7 +123,6 @@ def test_what_cannot_be_streamed() -> None:
 
 
 def test_draws_differ_unless_they_are_seeded() -> None:
-    """Without a seed every input is drawn for itself."""
     sampled = Decoding(20, temperature=1.0)
     assert len({one.seed for one in draws(sampled, Parameters(temperature=1), 5)}) == 5
     assert draws(Decoding(20, seed=7), Parameters(temperature=1, seed=7), 2) == [Decoding(20, seed=7)] * 2
@@ -133,7 +130,6 @@ def test_draws_differ_unless_they_are_seeded() -> None:
 
 
 def test_the_protocol_allows_the_beams_that_tasks_allow() -> None:
-    """The client knows the limit without knowing the adapters."""
     assert MAX_BEAMS == MAX_BEAMS_OF_TASKS
 
 

@@ -73,7 +73,6 @@ def fail(quarantine: Quarantine, entry: Entry, times: int = 3, tenant: str = "de
 
 
 async def test_three_failures_in_a_row_are_enough(quarantine: Quarantine, entry: Entry) -> None:
-    """The refusal names the version, the reason and when it is tried again."""
     fail(quarantine, entry)
     with pytest.raises(InferenceFailed) as caught, quarantine.attempt("default", entry):
         pass
@@ -85,7 +84,6 @@ async def test_three_failures_in_a_row_are_enough(quarantine: Quarantine, entry:
 
 
 async def test_a_success_between_failures_forgives_them(quarantine: Quarantine, entry: Entry) -> None:
-    """An input that fails now and then closes nothing."""
     for _ in range(5):
         fail(quarantine, entry, times=2)
         assert attempt(quarantine, entry)
@@ -255,7 +253,6 @@ async def test_inputs_without_a_finite_output_shut_no_version(serve, make_artifa
 
 
 async def test_documents_without_a_finite_output_are_named(serve, bert, bert_directory, make_artifact):
-    """By the protocol that ranks them, whichever way they are ranked."""
     word = bert.tokenizer.decode([NAN_TOKEN])
     async with serve(backbone=bert_directory) as running:
         await running.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="pairs"))

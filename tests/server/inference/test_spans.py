@@ -61,7 +61,6 @@ async def test_long_contexts_are_read_in_windows(published: Running, bert: Backb
 
 
 async def test_spans_are_items_of_mixed_requests(published: Running, bert: Backbone, resident: Resident) -> None:
-    """Beside tasks of any other type."""
     requests = [{"task": "qa", "input": PAIR}, {"task": "sst2", "input": "bad"}, {"task": "qa", "input": "bad"}]
     found = (await published.client.post("/v1/predict", json={"requests": requests})).json()["results"]
     assert found[0]["predictions"] == [expected(bert, resident, PAIR)]

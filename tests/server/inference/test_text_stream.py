@@ -61,14 +61,12 @@ def test_texts_come_whole(tokenizer: Tokenizer, text: str, sizes: list[int]) -> 
 
 @given(data=st.data(), sizes=st.lists(st.integers(0, 3), max_size=40))
 def test_any_tokens_come_whole(tokenizer: Tokenizer, data: st.DataObject, sizes: list[int]) -> None:
-    """Even those that spell no text: nothing that was sent changes afterwards."""
     ids = data.draw(st.lists(st.integers(0, tokenizer.num_entries - 1), max_size=30))
     assert "".join(pieces_of(tokenizer, ids, sizes)) == tokenizer.decode(ids)
 
 
 @pytest.mark.parametrize("text", ["naïve", "日本語", "🎬 a"])
 def test_a_character_waits_for_all_of_its_bytes(text: str) -> None:
-    """Its bytes are tokens of their own, and no half of it is ever sent."""
     tokenizer = byte_fallback()
     ids = tokenizer.ids(text)
     pieces = pieces_of(tokenizer, ids, [1] * len(ids))
@@ -77,7 +75,6 @@ def test_a_character_waits_for_all_of_its_bytes(text: str) -> None:
 
 
 def test_ordinary_tokens_come_at_once(t5: Backbone) -> None:
-    """Nothing is held back that is certain."""
     ids = t5.tokenizer.ids("the film was good")
     assert pieces_of(t5.tokenizer, ids, [1] * len(ids))[:4] == ["the", " film", " was", " good"]
 
@@ -100,7 +97,6 @@ async def write(stream: StreamedText, ids: list[int], result: Prediction | Excep
 
 
 async def test_pieces_are_the_text(t5: Backbone) -> None:
-    """What tokens do not spell comes at the end, with the whole count."""
     stream, ids = StreamedText(t5.tokenizer), list(t5.tokenizer.ids("a good film"))
     stream.start(write(stream, ids, answer("a good film!", 9)))
     assert (await stream.begin()).num_tokens == 3
@@ -109,7 +105,6 @@ async def test_pieces_are_the_text(t5: Backbone) -> None:
 
 
 async def test_a_text_without_tokens_begins_with_its_end(t5: Backbone) -> None:
-    """The caller does not wait for a first token."""
     stream = StreamedText(t5.tokenizer)
     stream.start(write(stream, [], answer("", 0)))
     await stream.begin()
@@ -118,7 +113,6 @@ async def test_a_text_without_tokens_begins_with_its_end(t5: Backbone) -> None:
 
 
 async def test_what_goes_wrong_is_raised_where_it_happens(t5: Backbone) -> None:
-    """Before the first token by `begin`, after it by the pieces."""
     ids = list(t5.tokenizer.ids("a good"))
     early = StreamedText(t5.tokenizer)
     early.start(write(early, [], InferenceFailed("no")))
@@ -134,7 +128,6 @@ async def test_what_goes_wrong_is_raised_where_it_happens(t5: Backbone) -> None:
 
 
 async def test_closing_ends_the_work(t5: Backbone) -> None:
-    """In every state of the text."""
     stream = StreamedText(t5.tokenizer)
     cancelled = asyncio.Event()
 
@@ -152,7 +145,6 @@ async def test_closing_ends_the_work(t5: Backbone) -> None:
 
 @given(pieces=st.lists(TEXTS, max_size=8), stops=st.lists(st.text("ab", min_size=1, max_size=4), max_size=4))
 def test_a_text_ends_before_its_first_stop(pieces: list[str], stops: list[str]) -> None:
-    """And is whole where it has none."""
     cutter, sent = StopSequences(stops), ""
     for number, piece in enumerate(pieces):
         sent += cutter.push(piece)

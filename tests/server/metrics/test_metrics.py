@@ -64,7 +64,6 @@ def test_a_page_is_that_of_the_library(registry: CollectorRegistry, accept: str)
 
 
 def test_a_series_that_ends_is_not_remembered(registry: CollectorRegistry) -> None:
-    """The memory is that of one page."""
     counter, exposition = Counter("gone", "Ends", ("who",), registry=registry), Exposition(registry)
     counter.labels("me").inc()
     assert b'gone_total{who="me"} 1.0' in exposition.page("")[0]
@@ -93,7 +92,6 @@ async def busy(caller: Running, bert: Backbone, make_artifact: Callable[..., byt
 
 
 async def test_requests_and_uploads_are_counted(running, bert, make_artifact):
-    """By status, and by what became of them."""
     await running.upload(make_artifact(bert, name="a"))
     await running.upload(b"nonsense")
     for task in ("a", "b"):
@@ -115,7 +113,6 @@ async def test_truncated_inputs_are_counted(busy: Running) -> None:
 
 
 async def test_batches_and_tiers_are_measured(running, bert, make_artifact):
-    """Rows, tokens, adapters, and the bytes that they take."""
     await running.upload(make_artifact(bert, name="a"))
     before = await scrape(running)
     await running.predict("a", ["a good film", "bad"])
@@ -129,7 +126,6 @@ async def test_batches_and_tiers_are_measured(running, bert, make_artifact):
 
 
 async def test_readiness_and_the_bound_of_the_queue_are_measured(running: Running) -> None:
-    """Whether /ready is 200 when Prometheus reads the page."""
     values = await scrape(running)
     assert values["peltier_ready"] == 1
     assert values["peltier_queue_max_tokens"] == running.service.settings.queue.max_queue_tokens
@@ -236,6 +232,5 @@ async def test_the_documents_list_every_label(busy: Running) -> None:
 
 
 async def test_openmetrics_is_spoken_to_those_who_ask(caller: Running) -> None:
-    """The format follows the Accept header."""
     answer = await caller.client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")

@@ -47,7 +47,6 @@ def test_the_page_is_that_of_the_library(observed: list[tuple[str, float]]):
 
 
 def test_a_series_without_labels_is_there_from_the_start():
-    """And one with labels ends when it is removed."""
     registry = CollectorRegistry()
     Histogram("a_seconds", "Some seconds", BOUNDS, (), registry)
     labelled = Histogram("b_seconds", "Some seconds", BOUNDS, ("who",), registry)
@@ -58,7 +57,6 @@ def test_a_series_without_labels_is_there_from_the_start():
 
 
 def test_free_slots_are_taken_at_the_first_use() -> None:
-    """Later keys have none until slots change their key."""
     slots = LabelSlots[str](2)
     assert [slots.use(key) for key in ("a", "b", "c", "a")] == [True, True, False, True]
     assert slots.held == {"a", "b"}
@@ -74,7 +72,6 @@ def test_a_key_that_is_clearly_used_more_takes_the_slot_of_the_least_used() -> N
 
 
 def test_the_counts_of_many_keys_take_bounded_memory() -> None:
-    """Where nothing turns slots over, too; the most used keys are remembered."""
     slots = LabelSlots[int](2)
     for key in range(10_000):
         slots.use(key)
@@ -121,7 +118,6 @@ def test_a_tenth_of_the_slots_changes_hands_at_a_time() -> None:
 
 
 def test_without_slots_nobody_has_one() -> None:
-    """However often it is used."""
     slots = LabelSlots[str](0)
     assert not slots.use("a")
     assert slots.turn_over(worth=0.5) == frozenset()
@@ -145,7 +141,6 @@ def test_no_more_keys_have_slots_than_there_are(max_slots: int, steps: list[int 
 
 
 def test_tenant_labels_are_bounded_in_number() -> None:
-    """The first tenants keep their labels."""
     labels = TenantLabels(max_labels=2)
     assert [labels.of(tenant) for tenant in ("a", "b", "c", "a", "d", "b")] == [
         "a",
@@ -173,7 +168,6 @@ async def routes_of(running: Running) -> set[tuple[str, str]]:
 
 
 async def test_a_prediction_and_a_refused_one_are_one_route(running: Running) -> None:
-    """Its label is the template of the path."""
     await running.predict("demo", "good")
     assert await routes_of(running) == {("POST", TEMPLATE)}
     await running.client.post(DEMO, content=b"{", headers={"content-type": "application/json"})
@@ -261,7 +255,6 @@ def test_every_request_is_counted_once_in_a_bounded_number_of_series(max_version
 
 @given(st.lists(st.integers(1, 8), max_size=100))
 def test_series_never_fall_while_none_changes_hands(numbers: list[int]) -> None:
-    """Between two pages within a minute no series falls or ends."""
     watched = Watched(2)
     for number in numbers:
         watched.metrics.observe(version(number), 200, 0.01)
@@ -311,7 +304,6 @@ def test_a_scraper_reads_the_last_values_whoever_else_reads_the_page() -> None:
 
 
 def test_a_version_that_gets_its_series_back_at_once_counts_on() -> None:
-    """They did not end meanwhile."""
     watched = Watched(1)
     for number, times in ((1, 1), (2, 5), (1, 500)):
         for _ in range(times):

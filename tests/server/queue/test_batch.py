@@ -50,7 +50,6 @@ def shared() -> BatchLimit:
 
 
 def test_one_tenant_alone_has_whole_batches(clock: Clock):
-    """However often it is seen, and before the time of a token is known."""
     limit = BatchLimit(BOUNDS)
     for _ in range(3):
         limit.saw(["a"])
@@ -64,7 +63,6 @@ def test_tenants_who_share_have_batches_bounded_in_time(clock: Clock):
 
 
 def test_a_fast_device_keeps_its_whole_batches(clock: Clock):
-    """They take less than the bound."""
     assert shared().cost(1e-6) == BOUNDS.max_tokens
 
 
@@ -74,12 +72,10 @@ def test_a_slow_device_keeps_batches_that_are_worth_it(clock: Clock):
 
 
 def test_the_first_shared_batch_is_small(clock: Clock):
-    """The time of a token is not known then."""
     assert shared().cost(math.inf) == MIN_SHARED_COST
 
 
 def test_who_has_left_shares_no_more(clock: Clock):
-    """Some seconds after its last row the other has whole batches again."""
     limit = BatchLimit(BOUNDS)
     for tenant in ("a", "b", "a"):
         limit.saw([tenant])
@@ -90,7 +86,6 @@ def test_who_has_left_shares_no_more(clock: Clock):
 
 @given(seen=st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 2 * PRESENT_SECONDS)), min_size=1))
 def test_two_tenants_are_present_if_two_were_seen_lately(seen: list[tuple[str, float]]):
-    """For any order of tenants and pauses."""
     clock, seen_at = Clock(), dict[str, float]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_module, "time", clock)
@@ -185,14 +180,12 @@ async def test_a_tenant_is_present_while_its_rows_are_computed(machine: Machine)
 
 
 async def test_a_tenant_is_present_while_its_texts_are_written(machine: Machine):
-    """Each step counts as its rows do."""
     machine.ask("b", *[60] * 60)
     machine.batcher.charge({"a": 1})
     assert machine.compute().num_rows == 1
 
 
 async def test_idle_time_counts_as_absence(machine: Machine):
-    """The tenant of the last batch before a pause is not present after it."""
     machine.ask("a", 60)
     machine.compute()
     machine.compute()

@@ -119,7 +119,6 @@ async def test_rows_that_nobody_waits_for_leave_for_the_background(max_short_tok
 
 
 async def test_the_background_starts_when_a_long_row_waits() -> None:
-    """Once, until it has found nothing more."""
     batcher = Batcher(BatchBounds(1, 16, max_short_tokens=8), max_queue_tokens=10_000, max_decode_rows=4)
     started: list[int] = []
     batcher.start_background = lambda: started.append(len(started))
@@ -137,7 +136,6 @@ async def test_the_background_starts_when_a_long_row_waits() -> None:
 
 
 async def test_a_thread_that_cannot_be_started_refuses_the_long_row() -> None:
-    """Nothing stays in the queue, and short rows are taken."""
     batcher = Batcher(BatchBounds(1, 16, max_short_tokens=8), max_queue_tokens=10_000, max_decode_rows=4)
     with pytest.raises(RuntimeError, match="no thread computes in the background"):
         batcher.put([make_ticket(8), make_ticket(9)])
@@ -152,8 +150,6 @@ async def test_a_thread_that_cannot_be_started_refuses_the_long_row() -> None:
     rows=st.integers(1, 8),
 )
 async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(requests, tokens, rows):
-    """The same rows in the same batches, whichever tenants and priorities wait."""
-
     def batches(*, together: bool) -> list[list[Row]]:
         batcher = make_batcher(tokens, rows)
         for tenant, own, priority in kept:
@@ -190,7 +186,6 @@ async def test_who_is_cancelled_or_late_is_not_computed(make, lengths, cancelled
 
 
 async def test_a_full_queue_takes_nothing_of_a_request() -> None:
-    """The caller learns when to come back, and the rows that wait are untouched."""
     batcher = make_batcher(queue=10)
     batcher.put([make_ticket(6)])
     with pytest.raises(QueueFull, match="6 tokens wait of at most 10; 5 more do not fit") as caught:
@@ -220,7 +215,6 @@ async def test_a_flooded_queue_has_room_for_others() -> None:
 
 
 async def test_a_closed_batcher_serves_what_waits_and_takes_nothing() -> None:
-    """Draining finishes what was accepted."""
     batcher = make_batcher()
     batcher.put([make_ticket(1)])
     batcher.close()
@@ -287,7 +281,6 @@ async def test_drafts_leave_as_there_is_room(tickets: list[tuple[int, int]], liv
 
 
 async def test_neither_kind_holds_up_the_other() -> None:
-    """Drafts that wait for room leave rows alone, and the other way round."""
     batcher = make_batcher(tokens=10, decode_rows=2)
     drafts, rows = [make_draft(3) for _ in range(4)], [make_ticket(8) for _ in range(2)]
     batcher.put([*drafts, *rows])
@@ -297,7 +290,6 @@ async def test_neither_kind_holds_up_the_other() -> None:
 
 
 async def test_a_long_input_joins_texts_that_are_being_written() -> None:
-    """It is read alone, and then decoded in company."""
     batcher = make_batcher(tokens=10, decode_rows=4)
     drafts = [make_draft(12), make_draft(3)]
     batcher.put(drafts)
@@ -315,7 +307,6 @@ async def test_next_does_not_wait_while_texts_are_written() -> None:
 
 
 async def test_a_draft_costs_what_it_may_write() -> None:
-    """Its input, and every new token of every beam."""
     batcher = make_batcher()
     batcher.put([make_draft(7, beams=3, new_tokens=10)])
     assert batcher.queued_tokens == 7 + 3 * 10
@@ -338,7 +329,6 @@ async def test_a_late_draft_is_refused_while_it_waits_for_room(asks: str) -> Non
 
 
 async def test_those_who_gave_up_take_no_room() -> None:
-    """From the moment on when they do, also where they stand behind others."""
     batcher = make_batcher(queue=40)
     batcher.put([make_ticket(5)])
     gone = asyncio.ensure_future(batcher.compute([make_row(10), make_row(15)], Terms(deadline=1e12)))
@@ -398,7 +388,6 @@ async def test_those_who_are_late_take_no_room() -> None:
 
 
 async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
-    """Rows and texts count until they leave; a tenant without any is not listed."""
     batcher = make_batcher(tokens=8, queue=400)
     late = make_ticket(9, deadline=time.monotonic() + 60, tenant="b")
     for ticket in (make_ticket(5), make_ticket(3), late, make_draft(7, tenant="a")):
@@ -424,7 +413,6 @@ async def test_tenants_share_batches_by_their_weights() -> None:
 
 
 async def test_written_tokens_are_charged() -> None:
-    """A tenant whose texts are long gets fewer of them begun."""
     batcher = make_batcher(tokens=4, decode_rows=1000)
     for _ in range(40):
         batcher.put([make_draft(2, tenant="a"), make_draft(2, tenant="default")])
@@ -484,7 +472,6 @@ async def test_priority_orders_one_tenants_rows() -> None:
 
 
 async def test_a_low_priority_has_its_turn_in_the_end() -> None:
-    """A row that came a minute earlier per step of priority is not overtaken."""
     batcher, now = make_batcher(rows=1), time.monotonic()
     old, new = make_ticket(2, queued_at=now - 121), make_ticket(2, queued_at=now, priority=2)
     newer = make_ticket(2, queued_at=now - 119)

@@ -82,7 +82,6 @@ def test_batches_of_one_kind_teach_nothing_of_the_others():
 
 
 def test_steps_teach_nothing_of_what_a_batch_costs():
-    """Fixed costs of a decoding step do not change the price of a batch."""
     estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(200):
         tokens = draw.uniform(3, 200)
@@ -104,7 +103,6 @@ def test_whatever_is_measured_prices_stay_near_their_priors(batches: list[tuple[
 
 
 def test_one_slow_batch_changes_little():
-    """A pause of a second in the middle of batches of milliseconds."""
     estimator, draw = Estimator(PRIORS), random.Random(0)
     for _ in range(100):
         work = _draw(draw)
@@ -249,7 +247,6 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
 
 
 async def test_a_step_costs_for_each_beam(t5: Backbone):
-    """At the price of a step; what waits is counted in tokens."""
     row = Row(_encoded(6))
     price = Prices.of(t5).price([row], drafted=True)
     ticket = Ticket([row], price, Results(1), decoding=Decoding(5, num_beams=3))

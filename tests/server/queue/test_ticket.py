@@ -17,7 +17,6 @@ from peltier_server.queue.ticket import Results
     ],
 )
 async def test_an_error_names_the_input(inputs: Sequence[int] | None, message: str, details: list[str]) -> None:
-    """Once each, and not the row; an only input needs no number."""
     results: Results[str] = Results(5, inputs)
     results.put(0, ["a", InferenceFailed("bad"), "b", InferenceFailed("bad"), "c"])
     with pytest.raises(InferenceFailed) as caught:

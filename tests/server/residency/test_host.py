@@ -16,7 +16,6 @@ def make_cache(max_bytes: int) -> HostCache:
 
 
 def test_the_least_recently_used_leaves_first() -> None:
-    """Reading renews."""
     cache = make_cache(10)
     for key in "ab":
         cache.put(key, Thing(4))
@@ -27,7 +26,6 @@ def test_the_least_recently_used_leaves_first() -> None:
 
 
 def test_what_is_larger_than_the_cache_evicts_nothing() -> None:
-    """One giant does not empty it."""
     cache = make_cache(10)
     cache.put("a", Thing(4))
     cache.put("giant", Thing(11))

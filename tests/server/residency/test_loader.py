@@ -79,7 +79,6 @@ async def test_a_batch_that_runs_keeps_what_it_reads(loader, batcher, bert, make
 
 
 async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreLoader) -> None:
-    """Each with its reason."""
     with pytest.raises(BlobNotFound):
         await loader.fetch(AdapterKey("default", f"sha256:{0:064}"))
     with pytest.raises(ArtifactError):

@@ -23,7 +23,6 @@ from tests.server.residency.fake_loader import (
 
 
 async def test_loads_of_one_adapter_are_one_load() -> None:
-    """Concurrent callers share one fetch."""
     loader = FakeLoader()
     slots = make_slots(loader)
 
@@ -37,7 +36,6 @@ async def test_loads_of_one_adapter_are_one_load() -> None:
 
 
 async def test_a_lease_says_where_the_adapter_was() -> None:
-    """First the store, then the device; after an eviction the host."""
     slots = make_slots(FakeLoader(), device_bytes=5, host_bytes=100)
     tiers = []
     for digest in "aaba":
@@ -47,7 +45,6 @@ async def test_a_lease_says_where_the_adapter_was() -> None:
 
 
 async def test_the_least_recently_used_goes_first() -> None:
-    """A lease counts as a use."""
     loader = FakeLoader()
     slots = make_slots(loader, device_bytes=10)
     for digest in "abad":  # 3 + 4, then 2; b is now the oldest
@@ -74,14 +71,12 @@ async def test_adapters_in_use_are_listed_before_idle_ones() -> None:
 
 
 async def test_what_the_device_can_never_hold_is_refused() -> None:
-    """The refusal comes at once, because waiting would not help."""
     with pytest.raises(TooLarge, match="the adapter has 7 bytes; this server keeps 5 on the device"):
         async with make_slots(FakeLoader(), device_bytes=5).lease("e", "t"):
             pass
 
 
 async def test_a_failed_load_is_tried_again() -> None:
-    """A failure of the store is counted, and the next lease loads the adapter."""
     loader = FakeLoader(failing={"a"})
     slots = make_slots(loader)
     with pytest.raises(LoadFailed):
@@ -139,7 +134,6 @@ async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
 
 
 async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
-    """Running rows keep their weights until their lease ends."""
     loader = FakeLoader()
     slots = make_slots(loader)
     async with slots.lease("a", "t"):
@@ -181,7 +175,6 @@ async def test_what_nobody_leases_evicts_nobody() -> None:
 
 
 async def test_gauges_tell_what_the_device_holds() -> None:
-    """They are right after loads, an eviction and a deletion during a lease."""
     metrics = Metrics()
     slots: Slots = Slots(FakeLoader(), MemoryBudget(10, 0), metrics)
 
@@ -220,7 +213,6 @@ async def test_what_is_deleted_while_it_loads_does_not_come_back(given: bool) ->
 
 
 async def test_a_pinned_adapter_is_not_evicted() -> None:
-    """Although nobody leases it, and others need room."""
     loader = FakeLoader()
     slots = make_slots(loader)
     await slots.pin("a", "t")

@@ -15,7 +15,6 @@ from tests.server.residency.fake_loader import (
 
 
 async def test_loads_get_their_room_in_the_order_they_asked() -> None:
-    """A large adapter gets its memory although small adapters ask after it."""
     slots = make_slots(FakeLoader(), device_bytes=10)
     held, large, small = (Holder(slots, digest, tenant) for digest, tenant in ("ct", "eu", "av"))
     await settle()
@@ -118,7 +117,6 @@ async def test_who_gives_up_as_the_grant_comes_gives_it_back() -> None:
 
 
 async def test_loads_begun_ahead_pass_nobody_who_waits() -> None:
-    """A prefetch does not take memory that a caller waits for."""
     slots = make_slots(FakeLoader())
     held = [Holder(slots, digest, tenant) for digest, tenant in ("ct", "du")]
     waits = Holder(slots, "e", "v")

@@ -78,7 +78,6 @@ async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch,
 
 
 async def test_a_load_that_nobody_waits_for_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queued load without callers takes no turn."""
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 1)
     loader = FakeLoader(hanging={"a"})
     slots = make_slots(loader)

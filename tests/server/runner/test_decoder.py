@@ -275,7 +275,6 @@ async def test_a_listener_never_hears_a_token_twice(theatre: Theatre, monkeypatc
 
 
 async def test_a_text_that_comes_out_otherwise_is_no_answer(theatre: Theatre) -> None:
-    """What a listener has heard is never contradicted."""
     caller, other = theatre.join(*[theatre.long_line] * 2)
     theatre.decoder.step()
     await asyncio.sleep(0)
@@ -288,7 +287,6 @@ async def test_a_text_that_comes_out_otherwise_is_no_answer(theatre: Theatre) ->
 
 
 async def test_a_text_whose_numbers_are_not_finite_fails_alone(theatre, monkeypatch):
-    """NaN is never a text, and company is not touched."""
     first, second, third = theatre.join(3, 4, 5)
     row, advance = first.ticket.row, Generator._advance
 
@@ -324,7 +322,6 @@ async def test_who_shares_a_step_is_counted_when_that_changes(theatre, monkeypat
 
 
 async def test_a_deadline_passes_while_a_text_is_written(theatre: Theatre) -> None:
-    """It says how far the text had come, and the slot is free."""
     (late,) = theatre.join(theatre.long_line, deadline=time.monotonic() + 60)
     (other,) = theatre.join(theatre.long_line)
     theatre.decoder.step()

@@ -71,7 +71,6 @@ def fail() -> None:
 
 
 async def test_rows_get_their_own_outputs(runner, batcher, bert, rows):
-    """What the queue gives back is what the forward computes."""
     outcome = await batcher.compute(rows)
     expected = forward(bert, rows)
     assert all(torch.equal(one.logits, two.logits) for one, two in zip(outcome.outputs, expected, strict=True))
@@ -88,7 +87,6 @@ def panic() -> None:
 
 @pytest.mark.parametrize("act", [fail, panic], ids=["exception", "panic"])
 async def test_a_bad_row_fails_alone(runner, batcher, rows, monkeypatch, act):
-    """Its neighbours of other requests are answered, and the loop lives on."""
     poison(monkeypatch, [rows[1]], act)
     requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
     answers = await asyncio.gather(*requests, return_exceptions=True)
@@ -100,7 +98,6 @@ async def test_a_bad_row_fails_alone(runner, batcher, rows, monkeypatch, act):
 @given(bad=st.sets(st.integers(0, 8)))
 @settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int]) -> None:
-    """Each of the others gets the same answer as alone."""
     many = [replace(row) for row in rows * 3]
     with pytest.MonkeyPatch.context() as patch:
         poison(patch, [many[place] for place in bad], fail)
@@ -146,7 +143,6 @@ def lack_memory() -> None:
 
 @pytest.mark.parametrize("act", [refuse_memory, lack_memory], ids=["cpu", "cuda"])
 async def test_rows_that_are_too_many_for_the_memory_are_halved(runner, bert, batcher, rows, monkeypatch, act):
-    """Everyone is answered, in batches that fit."""
     sizes = []
 
     def narrow(backbone: Backbone, batch: Sequence[Row], **options: Any) -> list[RowOutput]:
@@ -173,7 +169,6 @@ async def test_a_row_that_does_not_fit_alone_may_come_back(runner, batcher, rows
 
 
 async def test_what_fails_around_a_batch_fails_the_batch(runner, batcher, rows, monkeypatch):
-    """Its requests fail at once, and the loop continues."""
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "observe_batch", lambda *_: 1 / 0)
         with pytest.raises(InferenceFailed, match="the server failed while it computed this input"):
@@ -199,7 +194,6 @@ async def test_a_queue_that_fails_loses_nobody(runner, bert, batcher, rows, monk
 
 
 async def test_a_queue_of_long_rows_that_fails_loses_nobody(both, long_batcher, bert, rows, monkeypatch):
-    """Also if it fails after some have left it."""
     rows = [rows[0], replace(rows[0], bare=True), rows[2]]
     failed = fail_once(monkeypatch, BatchRoom, "admits", 2)
     async with asyncio.timeout(60):
@@ -299,7 +293,6 @@ async def test_a_stuck_background_is_replaced(both, long_batcher, rows, monkeypa
 
 
 async def test_a_cancelled_request_leaves_no_trace(runner: WorkerSupervisor, batcher: Batcher, rows: list[Row]) -> None:
-    """Its rows are dropped without an error."""
     request = asyncio.ensure_future(batcher.compute(rows))
     await asyncio.sleep(0)
     request.cancel()

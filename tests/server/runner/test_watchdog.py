@@ -236,7 +236,6 @@ async def test_a_server_whose_queue_fails_at_every_turn_is_given_up(serve_demo, 
 
 
 async def test_a_queue_that_has_failed_answers_who_waited_in_it(serve_demo: ServeDemo, break_queue: BreakQueue) -> None:
-    """As if nothing had happened, and the server is ready again."""
     async with serve_demo(max_runner_restarts=1000) as running:
         before = await running.scores("demo", "a good film")
         mended = break_queue(running)
