@@ -21,7 +21,7 @@ from peltier_backbone.backbone import Backbone
 from peltier_server.context import AdapterKey
 from peltier_server.runner import isolation
 
-from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, hold, until
+from tests.server.conftest import ADMIN, IN_ONE_LOOP, Running, hold, make_client, until
 from tests.server.http.test_request_middleware import SCOPES
 
 pytestmark = IN_ONE_LOOP
@@ -162,10 +162,12 @@ def put_in(template: object, **names: str) -> object:
     return template
 
 
-def seen(answer: httpx2.Response, name: str) -> tuple[int, dict[str, str], bytes]:
-    """All of an answer that its reader can see, but for the name that was asked for."""
-    headers = {key: value for key, value in answer.headers.items() if key not in VOLATILE}
-    return answer.status_code, headers, answer.content.replace(name.encode(), b"NAME")
+def seen(answer: httpx2.Response, *names: str) -> tuple[int, dict[str, str], bytes]:
+    """All of an answer that its reader can see, but for the names that were asked for."""
+    headers, content = {key: value for key, value in answer.headers.items() if key not in VOLATILE}, answer.content
+    for name in names:
+        content = content.replace(name.encode(), b"NAME")
+    return answer.status_code, headers, content
 
 
 async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
@@ -186,20 +188,23 @@ async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
     assert (untouched["public"], untouched["num_versions"], list(untouched["aliases"])) == (False, 1, ["live"])
 
 
+async def require_alike(street: Street, calls: Sequence[tuple[str, str, object]], ids: dict[str, str]) -> None:
+    """Each call of b with the ids of a reads 404, to the byte as with ids that nobody has."""
+    missing = {name: value[:6] + "0" * (len(value) - 6) for name, value in ids.items()}
+    for method, path, body in calls:
+        answers = []
+        for named in (ids, missing):
+            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(body, **named))
+            answers.append(seen(answer, *named.values()))
+        assert answers[0] == answers[1], (method, path)
+        assert answers[0][0] == 404, (method, path)
+
+
 async def test_another_tenants_trainings_and_files_do_not_exist(street: Street) -> None:
     """By the ids of one that waits, on every route that takes one; it goes on as if nothing had happened."""
     body = {"task": "private", "examples": [{"text": "a good film", "label": "good"}]}
     made = (await street.ask("a", "POST", "/v1/trainings", body)).json()
-    ids = {"training": made["id"], "file": made["file_id"]}
-    missing = {name: value[:5] + "0" * (len(value) - 5) for name, value in ids.items()}
-    for method, path, sent in TRAINED:
-        answers = []
-        for named in (ids, missing):
-            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(sent, **named))
-            shown = seen(answer, named["file"])
-            answers.append((*shown[:2], shown[2].replace(named["training"].encode(), b"NAME")))
-        assert answers[0] == answers[1], (method, path)
-        assert answers[0][0] == 404, (method, path)
+    await require_alike(street, TRAINED, {"training": made["id"], "file": made["file_id"]})
     assert (await street.ask("b", "GET", "/v1/trainings")).json() == {"trainings": [], "next_cursor": None}
     assert (await street.ask("b", "GET", "/v1/files")).json()["data"] == []
     assert (await street.ask("a", "GET", f"/v1/trainings/{made['id']}")).json() == made
@@ -212,16 +217,7 @@ async def test_another_tenants_batches_do_not_exist(street: Street) -> None:
     sent = await street.running.client.post("/v1/files", files=files, data={"purpose": "batch"}, headers=headers)
     asked = {"input_file_id": sent.json()["id"], "endpoint": "/v1/embeddings", "completion_window": "24h"}
     made = (await street.ask("a", "POST", "/v1/batches", asked)).json()
-    ids = {"batch": made["id"], "file": made["input_file_id"]}
-    missing = {name: value[:6] + "0" * (len(value) - 6) for name, value in ids.items()}
-    for method, path, body in BATCHED:
-        answers = []
-        for named in (ids, missing):
-            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(body, **named))
-            shown = seen(answer, named["file"])
-            answers.append((*shown[:2], shown[2].replace(named["batch"].encode(), b"NAME")))
-        assert answers[0] == answers[1], (method, path)
-        assert answers[0][0] == 404, (method, path)
+    await require_alike(street, BATCHED, {"batch": made["id"], "file": made["input_file_id"]})
     assert (await street.ask("b", "GET", "/v1/batches")).json()["data"] == []
     assert (await street.ask("a", "GET", f"/v1/batches/{made['id']}")).json()["cancelling_at"] is None
 
@@ -301,6 +297,8 @@ async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
     mine = await street.upload("b", PRIVATE)
     assert (mine.status_code, mine.json()["version"], mine.json()["tenant"]) == (201, 1, street.names["b"])
     assert (await street.ask("b", "GET", f"/v1/adapters/{PRIVATE}/aliases")).json()["aliases"] == []
+    own = await street.ask("b", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
+    assert own.json()["adapter"]["tenant"] == street.names["b"]
     gone = await street.ask("b", "DELETE", f"/v1/adapters/{PRIVATE}")
     assert gone.status_code == 204
     still = await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
@@ -342,6 +340,9 @@ async def test_public_adapters_may_be_asked_and_not_changed(street: Street) -> N
     await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
     ask = ("POST", f"/v1/tasks/{{a}}:{PRIVATE}/predict", {"inputs": "good"})
     assert (await street.ask("b", *ask)).status_code == 200
+    live = await street.ask("b", "POST", f"/v1/tasks/{{a}}:{PRIVATE}@live/predict", {"inputs": "good"})
+    assert (live.status_code, live.headers["x-adapter-version"]) == (200, "1")
+    assert (await street.ask("b", "GET", "/v1/adapters")).json()["adapters"] == []
     for method, path, body in NAMED:
         answer = await street.ask("b", method, str(put_in(path, name=PRIVATE)), body)
         assert answer.status_code == 404, (method, path)
@@ -357,6 +358,27 @@ async def test_anothers_quota_is_no_ones_business(street: Street) -> None:
     answer = await street.ask("b", "GET", "/info")
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.startswith("ratelimit")]
+
+
+async def test_the_log_names_the_key_that_did_it(street: Street) -> None:
+    """And the tenant whose adapter it was; what a key is not allowed to do is not there."""
+    await street.ask("b", "DELETE", f"/v1/adapters/{PRIVATE}")
+    await street.ask("a", "DELETE", f"/v1/adapters/{PRIVATE}")
+    logs = [await street.ask("operator", "GET", f"/v1/audit?tenant={{{tenant}}}") for tenant in ("a", "b")]
+    newest, *_ = logs[0].json()["records"]
+    actor = f"key:{street.keys['a'].removeprefix('plt_').partition('_')[0]}"
+    assert (newest["actor"], newest["action"], newest["subject"]) == (actor, "delete_adapter", PRIVATE)
+    assert all(one["subject"] != PRIVATE for one in logs[1].json()["records"])
+
+
+async def test_requests_are_counted_for_their_tenant(street: Street) -> None:
+    await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
+    async with make_client(street.running.app) as stranger:
+        await stranger.get("/v1/adapters")
+    page = (await street.ask("operator", "GET", "/metrics")).text
+    assert f'peltier_requests_total{{code="200",tenant="{street.names["a"]}"}} 2.0' in page
+    assert 'peltier_requests_total{code="401",tenant="_nobody"}' in page
+    assert f'peltier_queue_tokens{{tenant="{street.names["a"]}"}} 0.0' in page
 
 
 async def num_calls(work: Awaitable[httpx2.Response]) -> int:

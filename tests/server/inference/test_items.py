@@ -140,13 +140,6 @@ async def test_callers_who_hang_up_leave_nothing(listen, bert, make_artifact):
         assert listening.service.batcher.queued_tokens == 0
 
 
-async def test_many_mixed_requests_of_one_tenant_are_all_answered(running, bert, make_artifact):
-    await running.upload(make_artifact(bert, name="demo"))
-    items = [{"task": "demo", "input": "bad"}] * 20
-    answers = await asyncio.gather(*(running.predict_mixed(*items) for _ in range(40)))
-    assert all("error" not in result for answer in answers for result in answer.json()["results"])
-
-
 async def test_the_tasks_of_one_text_share_a_batch(serve, bert, make_artifact):
     """Although they start in slices: their rows enter the queue together. Unknown names among them delay nobody. The
     server has no other tenant, beside whom a batch may be smaller."""
