@@ -43,9 +43,7 @@ def _results(small: Small, file_id: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@probe("requests of a batch")
-def _(servers: Servers) -> Met:
-    return _begin(servers.bert, _rows(7))
+probe("requests of a batch")(lambda servers: _begin(servers.bert, _rows(7)))
 
 
 @probe("batches of a tenant that have not ended", "peltier_store.registry.extensions.batches.MAX_BATCHES")

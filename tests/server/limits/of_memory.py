@@ -12,10 +12,7 @@ from peltier_server.residency.loader import StoreLoader
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers, Small
 
-
-@probe("bytes of one adapter on the device")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(_large(servers, 64), name="large")
+probe("bytes of one adapter on the device")(lambda servers: servers.bert.upload(_large(servers, 64), name="large"))
 
 
 @probe("bytes of all adapters on the device")

@@ -153,14 +153,10 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time that a body stands still")
-def _(servers: Servers) -> Met:
-    return _sent_slowly(servers.hasty, b'{"inputs": ', pauses=1)
-
-
-@probe("slowest pace of a body, bytes a second", "peltier_server.http.incoming.MIN_BYTES_PER_SECOND")
-def _(servers: Servers) -> Met:
-    return _sent_slowly(servers.hasty, b'{"inputs": ', pauses=8)
+probe("time that a body stands still")(lambda servers: _sent_slowly(servers.hasty, b'{"inputs": ', pauses=1))
+probe("slowest pace of a body, bytes a second", "peltier_server.http.incoming.MIN_BYTES_PER_SECOND")(
+    lambda servers: _sent_slowly(servers.hasty, b'{"inputs": ', pauses=8)
+)
 
 
 @probe("time for a caller to read 16 KiB/s of its answer")
@@ -179,32 +175,18 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("size of a JSON body")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict("a" * 200_000)
-
-
-@probe(
+probe("size of a JSON body")(lambda servers: servers.bert.predict("a" * 200_000))
+probe(
     "strings, commas and brackets of a JSON body (64 for each of `max_inputs` if that is more)",
     "peltier_server.http.bodies._MIN_TOKENS",
+)(lambda servers: servers.bert.client.post(_PREDICT, content=b"[" * 65_537, headers=_JSON))
+probe("inputs of a request")(lambda servers: servers.bert.predict([TEXT] * 9))
+probe("items of a mixed request")(
+    lambda servers: servers.bert.client.post("/v1/predict", json={"requests": [{"task": "demo", "input": TEXT}] * 9})
 )
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post(_PREDICT, content=b"[" * 65_537, headers=_JSON)
-
-
-@probe("inputs of a request")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict([TEXT] * 9)
-
-
-@probe("items of a mixed request")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post("/v1/predict", json={"requests": [{"task": "demo", "input": TEXT}] * 9})
-
-
-@probe("tasks of one input, with the members of groups")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post("/v1/predict", json={"tasks": ["demo*"] * 9, "input": TEXT})
+probe("tasks of one input, with the members of groups")(
+    lambda servers: servers.bert.client.post("/v1/predict", json={"tasks": ["demo*"] * 9, "input": TEXT})
+)
 
 
 @probe("rows of a comparison at `/v1/compare`", "peltier_client.protocol.comparison.MAX_COMPARED_ROWS")
@@ -246,9 +228,7 @@ def _(servers: Servers) -> Met:
     return tags.predict([two, two], stride=0)
 
 
-@probe("tokens that windows of a text share")
-def _(servers: Servers) -> Met:
-    return _tagger(servers, servers.wide).predict(TEXT, stride=33)
+probe("tokens that windows of a text share")(lambda servers: _tagger(servers, servers.wide).predict(TEXT, stride=33))
 
 
 def _tagger(servers: Servers, other: Small) -> Small:
@@ -272,24 +252,14 @@ def _(servers: Servers) -> Met:
     return "the best are answered"
 
 
-@probe("tokens of an input")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict("bad " * 64, truncate=False)
-
-
-@probe("characters of a text that are read")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict("g" * 70_000, truncate=False)
-
-
-@probe("keys of an object in a JSON body", "peltier_server.http.bodies._MAX_KEYS")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post(_PREDICT, json={f"key-{number}": 0 for number in range(1001)})
-
-
-@probe("digits of a whole number in a JSON body", "peltier_server.http.bodies._MAX_DIGITS")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post(_PREDICT, content=b"9" * 41, headers=_JSON)
+probe("tokens of an input")(lambda servers: servers.bert.predict("bad " * 64, truncate=False))
+probe("characters of a text that are read")(lambda servers: servers.bert.predict("g" * 70_000, truncate=False))
+probe("keys of an object in a JSON body", "peltier_server.http.bodies._MAX_KEYS")(
+    lambda servers: servers.bert.client.post(_PREDICT, json={f"key-{number}": 0 for number in range(1001)})
+)
+probe("digits of a whole number in a JSON body", "peltier_server.http.bodies._MAX_DIGITS")(
+    lambda servers: servers.bert.client.post(_PREDICT, content=b"9" * 41, headers=_JSON)
+)
 
 
 @probe(
@@ -336,9 +306,9 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict("a" * 100_000)
 
 
-@probe("bytes of request bodies in progress, of one tenant", 3 * SETTINGS["max_pending_bytes"].default // 4)
-def _(servers: Servers) -> Met:
-    return _beyond_its_share(servers.bert, "body_bytes")
+probe("bytes of request bodies in progress, of one tenant", 3 * SETTINGS["max_pending_bytes"].default // 4)(
+    lambda servers: _beyond_its_share(servers.bert, "body_bytes")
+)
 
 
 @probe(
@@ -350,12 +320,9 @@ def _(servers: Servers) -> Met:
         return servers.wide.predict([TEXT] * 1000)
 
 
-@probe(
-    "bytes of computed and unread answers, of one tenant",
-    3 * SETTINGS["max_pending_answer_bytes"].default // 4,
+probe("bytes of computed and unread answers, of one tenant", 3 * SETTINGS["max_pending_answer_bytes"].default // 4)(
+    lambda servers: _beyond_its_share(servers.wide, "answer_bytes", [TEXT] * 1000)
 )
-def _(servers: Servers) -> Met:
-    return _beyond_its_share(servers.wide, "answer_bytes", [TEXT] * 1000)
 
 
 @probe("inputs in progress, of all tenants")
@@ -364,14 +331,12 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict([TEXT] * 8)
 
 
-@probe("inputs in progress, of one tenant", 3 * SETTINGS["max_pending_inputs"].default // 4)
-def _(servers: Servers) -> Met:
-    return _beyond_its_share(servers.bert, "inputs")
-
-
-@probe("`timeout_ms`", "peltier_client.protocol.predict.MAX_TIMEOUT_MS")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict(timeout_ms=MAX_TIMEOUT_MS + 1)
+probe("inputs in progress, of one tenant", 3 * SETTINGS["max_pending_inputs"].default // 4)(
+    lambda servers: _beyond_its_share(servers.bert, "inputs")
+)
+probe("`timeout_ms`", "peltier_client.protocol.predict.MAX_TIMEOUT_MS")(
+    lambda servers: servers.bert.predict(timeout_ms=MAX_TIMEOUT_MS + 1)
+)
 
 
 @probe("time until `timeout_ms` has passed")
@@ -380,9 +345,9 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict(timeout_ms=50)
 
 
-@probe("`priority`", "peltier_client.protocol.predict.MAX_PRIORITY")
-def _(servers: Servers) -> Met:
-    return servers.bert.predict(priority=MAX_PRIORITY + 1)
+probe("`priority`", "peltier_client.protocol.predict.MAX_PRIORITY")(
+    lambda servers: servers.bert.predict(priority=MAX_PRIORITY + 1)
+)
 
 
 @probe("reasons in an answer's `details`", "peltier_server.errors._MAX_SHOWN_REASONS")
@@ -422,9 +387,9 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/trainings", json={"task": "demo", "examples": rows}, headers=headers)
 
 
-@probe("models on a page of `GET /v1/models`", "peltier_server.protocols.openai.routes.MAX_MODELS")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.get("/v1/models", params={"limit": 10_001})
+probe("models on a page of `GET /v1/models`", "peltier_server.protocols.openai.routes.MAX_MODELS")(
+    lambda servers: servers.bert.client.get("/v1/models", params={"limit": 10_001})
+)
 
 
 @probe(

@@ -43,19 +43,15 @@ def _dropped(small: Small) -> Met:
     return "the candidate does not answer it" if counts["candidate"] == {"dropped": 3} else str(counts)
 
 
-@probe("hours of a guarded change", "peltier_client.protocol.rollouts.MAX_ROLLOUT_HOURS")
-def _(servers: Servers) -> Met:
-    return _guard(servers, max_hours=2161)
-
-
-@probe("labels of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_LABELS")
-def _(servers: Servers) -> Met:
-    return _tell(servers.bert, "r", label=["a"] * 4097)
-
-
-@probe("characters of a label of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_CHARS")
-def _(servers: Servers) -> Met:
-    return _tell(servers.bert, "r", label="a" * 65_537)
+probe("hours of a guarded change", "peltier_client.protocol.rollouts.MAX_ROLLOUT_HOURS")(
+    lambda servers: _guard(servers, max_hours=2161)
+)
+probe("labels of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_LABELS")(
+    lambda servers: _tell(servers.bert, "r", label=["a"] * 4097)
+)
+probe("characters of a label of a feedback", "peltier_client.protocol.rollouts.MAX_FEEDBACK_CHARS")(
+    lambda servers: _tell(servers.bert, "r", label="a" * 65_537)
+)
 
 
 @probe("answers of a tenant that wait for feedback")
@@ -67,9 +63,9 @@ def _(servers: Servers) -> Met:
     return _shadowed(servers, see, max_recorded_answers=1)
 
 
-@probe("time in which feedback to an answer is accepted")
-def _(servers: Servers) -> Met:
-    return _shadowed(servers, lambda small: _tell(small, "r0", label="positive"), feedback_seconds=1e-6)
+probe("time in which feedback to an answer is accepted")(
+    lambda servers: _shadowed(servers, lambda small: _tell(small, "r0", label="positive"), feedback_seconds=1e-6)
+)
 
 
 @probe("answers that a replica records in a second", f"{_RECORDER}.MAX_BUFFERED_ANSWERS")
@@ -93,9 +89,9 @@ def _(servers: Servers) -> Met:
         return _shadowed(servers, _dropped)
 
 
-@probe("rows of a request that a shadowing candidate answers", f"{_RECORDER}.MAX_SHADOW_ROWS")
-def _(servers: Servers) -> Met:
-    return _shadowed(servers, _dropped, [TEXT] * 33, max_inputs=64, max_queue_tokens=10_000)
+probe("rows of a request that a shadowing candidate answers", f"{_RECORDER}.MAX_SHADOW_ROWS")(
+    lambda servers: _shadowed(servers, _dropped, [TEXT] * 33, max_inputs=64, max_queue_tokens=10_000)
+)
 
 
 @probe("time that a shadowing candidate may take", f"{_RECORDER}.MAX_SHADOW_SECONDS")

@@ -46,14 +46,10 @@ def _(servers: Servers) -> Met:
         return tenant.upload(servers.make_artifact(servers.backbones["bert"], "bitfit"))
 
 
-@probe("share of a busy server")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.put("/v1/tenants/default", json={"weight": 101})
-
-
-@probe("characters of a key's note", "peltier_client.protocol.administration.MAX_NOTE_LEN")
-def _(servers: Servers) -> Met:
-    return servers.bert.client.post("/v1/keys", json={"scopes": ["predict"], "note": "a" * 201})
+probe("share of a busy server")(lambda servers: servers.bert.client.put("/v1/tenants/default", json={"weight": 101}))
+probe("characters of a key's note", "peltier_client.protocol.administration.MAX_NOTE_LEN")(
+    lambda servers: servers.bert.client.post("/v1/keys", json={"scopes": ["predict"], "note": "a" * 201})
+)
 
 
 @probe("aliases of an adapter", "peltier_store.registry.aliases.MAX_ALIASES")

@@ -11,10 +11,7 @@ from peltier_server.runner.decoder import DecodeGroup
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers
 
-
-@probe("new tokens of a text")
-def _(servers: Servers) -> Met:
-    return servers.t5.predict(max_new_tokens=11)
+probe("new tokens of a text")(lambda servers: servers.t5.predict(max_new_tokens=11))
 
 
 @probe("new tokens of a text, by its task")
@@ -28,14 +25,12 @@ def _(servers: Servers) -> Met:
     return replace(servers.t5, task="brief").predict(max_new_tokens=6)
 
 
-@probe("beams of a text", "peltier_adapters.spec.tasks.MAX_BEAMS")
-def _(servers: Servers) -> Met:
-    return servers.t5.predict(num_beams=MAX_BEAMS + 1)
-
-
-@probe("temperature", "peltier_adapters.spec.tasks.MAX_TEMPERATURE")
-def _(servers: Servers) -> Met:
-    return servers.t5.predict(temperature=MAX_TEMPERATURE + 1)
+probe("beams of a text", "peltier_adapters.spec.tasks.MAX_BEAMS")(
+    lambda servers: servers.t5.predict(num_beams=MAX_BEAMS + 1)
+)
+probe("temperature", "peltier_adapters.spec.tasks.MAX_TEMPERATURE")(
+    lambda servers: servers.t5.predict(temperature=MAX_TEMPERATURE + 1)
+)
 
 
 @probe("stop sequences of a completion", "peltier_server.protocols.openai.messages._MAX_STOPS")

@@ -32,9 +32,7 @@ def _(servers: Servers) -> Met:
         return servers.bert.predict([TEXT] * 3)
 
 
-@probe("tokens of one request", _MOST_OF_ONE)
-def _(servers: Servers) -> Met:
-    return servers.bert.predict(["a good film a good"] * 8)
+probe("tokens of one request", _MOST_OF_ONE)(lambda servers: servers.bert.predict(["a good film a good"] * 8))
 
 
 @probe("cost of a batch, in tokens of the plain backbone")
@@ -64,14 +62,8 @@ def _(servers: Servers) -> Met:
     return _NEXT_BATCH
 
 
-@probe("time of a batch")
-def _(servers: Servers) -> Met:
-    return _of_a_stuck_runner(servers)[0]
-
-
-@probe("replaced runners in a row")
-def _(servers: Servers) -> Met:
-    return _of_a_stuck_runner(servers)[1]
+probe("time of a batch")(lambda servers: _of_a_stuck_runner(servers)[0])
+probe("replaced runners in a row")(lambda servers: _of_a_stuck_runner(servers)[1])
 
 
 @probe("failures of a version in a row", "peltier_server.inference.quarantine._MAX_FAILURES")
@@ -139,14 +131,12 @@ def _stuck() -> Iterator[None]:
             released.set()
 
 
-@probe("products that oneDNN keeps prepared", "peltier_backbone.machine.kernel_cache._MAX_PREPARED")
-def _(servers: Servers) -> Met:
-    return _prepared("ONEDNN_PRIMITIVE_CACHE_CAPACITY", servers.bert)
-
-
-@probe("products that torch keeps prepared, of one thread", "peltier_backbone.machine.kernel_cache._MAX_PER_THREAD")
-def _(servers: Servers) -> Met:
-    return _prepared("LRU_CACHE_CAPACITY", servers.bert)
+probe("products that oneDNN keeps prepared", "peltier_backbone.machine.kernel_cache._MAX_PREPARED")(
+    lambda servers: _prepared("ONEDNN_PRIMITIVE_CACHE_CAPACITY", servers.bert)
+)
+probe("products that torch keeps prepared, of one thread", "peltier_backbone.machine.kernel_cache._MAX_PER_THREAD")(
+    lambda servers: _prepared("LRU_CACHE_CAPACITY", servers.bert)
+)
 
 
 def _prepared(variable: str, server: Small) -> Met:

@@ -25,44 +25,24 @@ def _train(small: Small, examples: Sequence[object] = _ROWS, **body: object) -> 
     return small.client.post("/v1/trainings", json={"task": "demo", "examples": examples, **body})
 
 
-@probe("size of a file of examples")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b" " * (2 * 1024 * 1024 + 10))
-
-
-@probe("rows of a file")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b'{"a": 1}\n' * 9)
-
-
-@probe("blank lines of a file")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b"\n" * 9)
-
-
-@probe("size of a row of several lines", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b'a,b\n1,"' + b"\n" * 9000, "a.csv")
-
-
-@probe("size of a line of a file", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b'{"a": "%s"}' % (b"a" * 1024 * 1024))
-
-
-@probe("strings, commas and brackets of a line of JSON", "peltier_server.extensions.files.examples.MAX_ROW_TOKENS")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b'{"a": [%s1]}' % (b"1," * 65_536))
-
-
-@probe("columns of a row", "peltier_client.protocol.trainings.MAX_COLUMNS")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)))
-
-
-@probe("characters of a file's name", "peltier_server.extensions.files.intake.MAX_FILE_NAME_CHARS")
-def _(servers: Servers) -> Met:
-    return _send(servers.bert, b'{"a": 1}', "a" * 250 + ".jsonl")
+probe("size of a file of examples")(lambda servers: _send(servers.bert, b" " * (2 * 1024 * 1024 + 10)))
+probe("rows of a file")(lambda servers: _send(servers.bert, b'{"a": 1}\n' * 9))
+probe("blank lines of a file")(lambda servers: _send(servers.bert, b"\n" * 9))
+probe("size of a row of several lines", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")(
+    lambda servers: _send(servers.bert, b'a,b\n1,"' + b"\n" * 9000, "a.csv")
+)
+probe("size of a line of a file", "peltier_server.extensions.files.examples.MAX_LINE_BYTES")(
+    lambda servers: _send(servers.bert, b'{"a": "%s"}' % (b"a" * 1024 * 1024))
+)
+probe("strings, commas and brackets of a line of JSON", "peltier_server.extensions.files.examples.MAX_ROW_TOKENS")(
+    lambda servers: _send(servers.bert, b'{"a": [%s1]}' % (b"1," * 65_536))
+)
+probe("columns of a row", "peltier_client.protocol.trainings.MAX_COLUMNS")(
+    lambda servers: _send(servers.bert, b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)))
+)
+probe("characters of a file's name", "peltier_server.extensions.files.intake.MAX_FILE_NAME_CHARS")(
+    lambda servers: _send(servers.bert, b'{"a": 1}', "a" * 250 + ".jsonl")
+)
 
 
 @probe(
@@ -83,37 +63,25 @@ def _(servers: Servers) -> Met:
     return _train(servers.bert, [{"text": value}])
 
 
-@probe("settings of a training", "peltier_client.protocol.trainings.MAX_SETTINGS")
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, settings={f"s{number}": 1 for number in range(65)})
-
-
-@probe(
+probe("settings of a training", "peltier_client.protocol.trainings.MAX_SETTINGS")(
+    lambda servers: _train(servers.bert, settings={f"s{number}": 1 for number in range(65)})
+)
+probe(
     "characters of a label, a column, or the name or value of a setting",
     "peltier_client.protocol.trainings.MAX_WORD_LEN",
+)(lambda servers: _train(servers.bert, label_column="a" * 257))
+probe("multiplier of a training's learning rate", "peltier_client.protocol.trainings.MAX_MULTIPLIER")(
+    lambda servers: _train(servers.bert, learning_rate_multiplier=1001)
 )
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, label_column="a" * 257)
-
-
-@probe("multiplier of a training's learning rate", "peltier_client.protocol.trainings.MAX_MULTIPLIER")
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, learning_rate_multiplier=1001)
-
-
-@probe("labels that a training names", "peltier_client.protocol.trainings.MAX_TRAINED_LABELS")
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, labels=[str(number) for number in range(4097)])
-
-
-@probe("steps of a training, in its budget", "peltier_client.protocol.trainings.MAX_TRAINING_STEPS")
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, budget={"steps": 10_000_001})
-
-
-@probe("minutes of a training, in its budget", "peltier_client.protocol.trainings.MAX_TRAINING_MINUTES")
-def _(servers: Servers) -> Met:
-    return _train(servers.bert, budget={"minutes": 10_081})
+probe("labels that a training names", "peltier_client.protocol.trainings.MAX_TRAINED_LABELS")(
+    lambda servers: _train(servers.bert, labels=[str(number) for number in range(4097)])
+)
+probe("steps of a training, in its budget", "peltier_client.protocol.trainings.MAX_TRAINING_STEPS")(
+    lambda servers: _train(servers.bert, budget={"steps": 10_000_001})
+)
+probe("minutes of a training, in its budget", "peltier_client.protocol.trainings.MAX_TRAINING_MINUTES")(
+    lambda servers: _train(servers.bert, budget={"minutes": 10_081})
+)
 
 
 def _stream_without(servers: Servers, bound: str) -> httpx2.Response:
@@ -125,14 +93,12 @@ def _stream_without(servers: Servers, bound: str) -> httpx2.Response:
         return answer
 
 
-@probe("streams of events", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS")
-def _(servers: Servers) -> Met:
-    return _stream_without(servers, "MAX_STREAMS")
-
-
-@probe("streams of events, of one tenant", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS_OF_ONE")
-def _(servers: Servers) -> Met:
-    return _stream_without(servers, "MAX_STREAMS_OF_ONE")
+probe("streams of events", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS")(
+    lambda servers: _stream_without(servers, "MAX_STREAMS")
+)
+probe("streams of events, of one tenant", "peltier_server.extensions.trainings.event_feed.MAX_STREAMS_OF_ONE")(
+    lambda servers: _stream_without(servers, "MAX_STREAMS_OF_ONE")
+)
 
 
 @probe("entries in the log of a training", "peltier_store.registry.extensions.training_state.MAX_EVENTS")

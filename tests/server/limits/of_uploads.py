@@ -19,9 +19,7 @@ from tests.server.limits.servers import STALL_SECONDS, Servers
 _IN_MEMORY = 2 * SETTINGS["max_artifact_bytes"].default
 
 
-@probe("size of an artifact")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(bytes(5 * 1024 * 1024 + 70_000))
+probe("size of an artifact")(lambda servers: servers.bert.upload(bytes(5 * 1024 * 1024 + 70_000)))
 
 
 @probe("size of the report of a training", "peltier_client.protocol.reports.MAX_REPORT_BYTES")
@@ -31,9 +29,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/adapters", files=files)
 
 
-@probe("size of the other parts of the form", 4096)
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(b"", name="a" * 5000)
+probe("size of the other parts of the form", 4096)(lambda servers: servers.bert.upload(b"", name="a" * 5000))
 
 
 @probe("uploads received at once", "peltier_server.http.uploads.MAX_RECEIVED_AT_ONCE")
@@ -65,24 +61,18 @@ def _(_: Servers) -> Met:
     return "other uploads wait"
 
 
-@probe("size of an artifact's header", "peltier_adapters.artifact.manifest.MAX_HEADER_BYTES")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(struct.pack("<Q", MAX_HEADER_BYTES + 1) + b" " * (MAX_HEADER_BYTES + 1))
-
-
-@probe("strings, commas and brackets of a header or a manifest", "peltier_adapters.artifact.manifest.MAX_JSON_TOKENS")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(struct.pack("<Q", 140_000) + b"[" * 140_000)
-
-
-@probe("multiply-adds a token that an adapter adds to a block, as a multiple of the block's own")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(_sized(servers, "adapterdrop", 230, skip="2"))
-
-
-@probe("elements of an adapter on the device, as a multiple of the weights in the backbone's blocks")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(_sized(servers, "pfeiffer", 183))
+probe("size of an artifact's header", "peltier_adapters.artifact.manifest.MAX_HEADER_BYTES")(
+    lambda servers: servers.bert.upload(struct.pack("<Q", MAX_HEADER_BYTES + 1) + b" " * (MAX_HEADER_BYTES + 1))
+)
+probe("strings, commas and brackets of a header or a manifest", "peltier_adapters.artifact.manifest.MAX_JSON_TOKENS")(
+    lambda servers: servers.bert.upload(struct.pack("<Q", 140_000) + b"[" * 140_000)
+)
+probe("multiply-adds a token that an adapter adds to a block, as a multiple of the block's own")(
+    lambda servers: servers.bert.upload(_sized(servers, "adapterdrop", 230, skip="2"))
+)
+probe("elements of an adapter on the device, as a multiple of the weights in the backbone's blocks")(
+    lambda servers: servers.bert.upload(_sized(servers, "pfeiffer", 183))
+)
 
 
 @probe("labels of a task", 4096)
@@ -119,14 +109,16 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "bitfit", add_terms))
 
 
-@probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.spec.maps.MAX_SIZE")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(_changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097)))
-
-
-@probe("prefix or prompt length", "peltier_adapters.spec.parts.MAX_PREFIX")
-def _(servers: Servers) -> Met:
-    return servers.bert.upload(_changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513)))
+probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.spec.maps.MAX_SIZE")(
+    lambda servers: servers.bert.upload(
+        _changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097))
+    )
+)
+probe("prefix or prompt length", "peltier_adapters.spec.parts.MAX_PREFIX")(
+    lambda servers: servers.bert.upload(
+        _changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513))
+    )
+)
 
 
 async def _read(turns: UploadTurns, num_bytes: int) -> None:

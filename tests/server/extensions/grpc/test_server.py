@@ -405,7 +405,7 @@ async def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, sett
         settings_of(grpc_port=0, grpc_private_key=key)
 
 
-# Triton's client makes the same calls in `make test`, over HTTP in test_clients.py.
+# Triton's client makes the same calls in `make test`, over HTTP in protocols/oip/test_routes.py.
 @pytest.mark.slow
 def test_the_client_of_kserve_reads_answers(listening: Listening, port: int) -> None:
     """Over HTTP with tensors as JSON and as bytes, and over gRPC; equal to those of the native route."""

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over a real socket, by bare requests. `test_clients.py` has its clients."""
+"""The Open Inference Protocol over a real socket, by bare requests and by Triton's client."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,10 +6,12 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+import tritonclient.http as triton
 from peltier_backbone.backbone import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_server.protocols.oip.inputs import LENGTH_HEADER
 from pydantic_core import from_json, to_json
+from tritonclient.utils import InferenceServerException
 
 from tests.server.conftest import Listen, Listening
 
@@ -20,12 +22,13 @@ TASKS = {
     "stars": ("lora", {"task_type": "regression", "labels": ("stars",)}),
     "vectors": ("lora", {"task_type": "embedding", "labels": ()}),
     "names": ("lora", {"task_type": "token-classification"}),
+    "nli": ("lora", {"inputs": "pair"}),
 }
 
 
 @pytest.fixture(scope="module")
 def listening(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Listening]:
-    """One task of each type that has single texts; film has two versions."""
+    """One task of each type that has single texts, and one of pairs; film has two versions."""
     with listen() as started:
         for name, (preset, given) in TASKS.items():
             started.upload(make_artifact(bert, preset, name=name, **given))
@@ -183,15 +186,14 @@ def test_bad_bytes_are_one_sentence(length: str, tail: bytes, message: str, list
     assert (answer.status_code, answer.json()["error"]) == (400, message)
 
 
-def test_no_tensor_reaches_beyond_the_bytes(listening, bert, make_artifact):
-    listening.upload(make_artifact(bert, "lora", name="pairs", inputs="pair"))
+def test_no_tensor_reaches_beyond_the_bytes(listening: Listening) -> None:
     given = [
         {"name": name, "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": size}}
         for name, size in (("text", 5), ("text_pair", 7))
     ]
     head = to_json({"inputs": given})
     content, headers = head + b"\x01\0\0\0a\x03\0\0\0b", {LENGTH_HEADER: str(len(head))}
-    answer = httpx2.post(f"{listening.url}/v2/models/pairs/infer", content=content, headers=headers)
+    answer = httpx2.post(f"{listening.url}/v2/models/nli/infer", content=content, headers=headers)
     message = "input text_pair: binary_data_size is 7, and 5 bytes follow in the body"
     assert (answer.status_code, answer.json()["error"]) == (400, message)
 
@@ -240,3 +242,65 @@ async def test_a_version_in_quarantine_is_not_ready(running, bert, make_artifact
     (indexed,) = (await running.client.post("/v2/repository/index", json={})).json()
     assert (indexed["state"], "not finite" in indexed["reason"]) == ("UNAVAILABLE", True)
     assert (await running.client.post("/v2/repository/index", json={"ready": True})).json() == []
+
+
+# The protocol by Triton's own client.
+MANY = np.array(["a good film", "bad", "ein schöner Film"], dtype=object)
+
+
+@pytest.fixture(scope="module")
+def client(listening: Listening) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(listening.url.removeprefix("http://")) as client:
+        yield client
+
+
+def texts(name: str = "text", *, binary: bool) -> triton.InferInput:
+    tensor = triton.InferInput(name, [len(MANY)], "BYTES")
+    tensor.set_data_from_numpy(MANY, binary_data=binary)
+    return tensor
+
+
+def test_it_finds_the_server_and_its_models(client: triton.InferenceServerClient) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("film")
+    assert client.is_model_ready("film", "1")
+    assert client.get_server_metadata()["name"] == "peltier"
+    assert [one["name"] for one in client.get_model_metadata("nli")["inputs"]] == ["text", "text_pair"]
+    assert "nli" in [one["name"] for one in client.get_model_repository_index()]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_it_reads_answers(binary: bool, client: triton.InferenceServerClient, listening: Listening) -> None:
+    """Equal to those of the native route, whether tensors are bytes or JSON."""
+    names = ("label", "score", "scores")
+    asked = [triton.InferRequestedOutput(name, binary_data=binary) for name in names]
+    found = client.infer("film", [texts(binary=binary)], outputs=asked, request_id="7", timeout=60_000_000)
+    right = listening.predictions("film", list(MANY))
+    labels = [one if isinstance(one, str) else one.decode() for one in found.as_numpy("label")]
+    assert labels == [one["label"] for one in right]
+    np.testing.assert_array_equal(found.as_numpy("scores"), np.float32([list(one["scores"].values()) for one in right]))
+    assert found.get_response()["id"] == "7"
+
+
+def test_it_sends_pairs(client: triton.InferenceServerClient) -> None:
+    found = client.infer("nli", [texts("text_pair", binary=True), texts(binary=False)], model_version="1")
+    assert found.as_numpy("scores").shape == (3, 2)
+
+
+def test_it_loads_and_unloads(client: triton.InferenceServerClient, listening: Listening) -> None:
+    """A load pins an adapter and an unload releases it; both models answer afterwards."""
+    slots, owned = listening.service.slots, listening.service.catalog.get("default", "film").newest.owned
+    client.load_model("film")
+    assert owned in slots.device.pinned
+    client.unload_model("film")
+    assert listening.service.catalog.pinned() == []
+    assert client.infer("film", [texts(binary=True)]).as_numpy("label").shape == (3,)
+    with pytest.raises(InferenceServerException, match="adapter 'none' does not exist"):
+        client.load_model("none")
+
+
+def test_it_reads_errors(client: triton.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="adapter 'none' does not exist") as error:
+        client.infer("none", [texts(binary=True)])
+    assert error.value.status() == "404"
