@@ -95,7 +95,6 @@ def test_bilou_tags_join_like_bio():
 
 
 def test_a_text_without_words_has_no_entities():
-    """A text without tokens is accepted."""
     assert find_entities(LABELS, TextTokens([], [], torch.zeros(0, 4)), "average") == []
 
 

@@ -33,7 +33,6 @@ def test_multilabel_is_a_sigmoid_each():
 
 
 def test_regression_is_the_value():
-    """The answer is the number itself, however large."""
     found = answer(_task("regression", ("score",)), torch.tensor([-1234.5]))
     assert found == {"value": -1234.5}
 

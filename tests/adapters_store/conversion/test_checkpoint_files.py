@@ -44,7 +44,6 @@ def test_a_hub_cache_has_the_revision_of_main(cache: Path) -> None:
 
 @pytest.mark.parametrize("revision", ["", "..", "a/b", "/etc", "../../x"])
 def test_a_revision_is_a_name_in_snapshots(revision: str, cache: Path) -> None:
-    """A reference leads nowhere else."""
     (cache / "refs" / "main").write_text(revision)
     with pytest.raises(BackboneError, match="which is no revision"):
         find_snapshot(cache)
@@ -186,7 +185,6 @@ def test_shards_keep_their_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../a.bin", "/etc/a.bin", "a.pkl", 3, "x/a.bin"])
 def test_a_shard_is_a_file_beside_its_index(name: object, tmp_path: Path) -> None:
-    """An index leads to no other file."""
     _index(tmp_path, {"a": name})
     with pytest.raises(BackboneError, match=r"a shard is a \.bin or \.safetensors file beside it"):
         find_weights(tmp_path)
@@ -194,14 +192,12 @@ def test_a_shard_is_a_file_beside_its_index(name: object, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("weight_map", [None, [], {}, "a"])
 def test_an_index_has_a_map(weight_map: object, tmp_path: Path) -> None:
-    """Anything else is refused by its file."""
     _index(tmp_path, weight_map)
     with pytest.raises(BackboneError, match="is not a readable shard index"):
         find_weights(tmp_path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    """A shard, and all weights."""
     with pytest.raises(BackboneError, match=r"has no weights: none of model\.safetensors, pytorch_model\.bin"):
         find_weights(tmp_path)
     _index(tmp_path, {"a": "x-1.bin"})

@@ -32,6 +32,5 @@ def test_an_address_is_read_and_written(text: str, address: HubRepository) -> No
     ],
 )
 def test_other_texts_are_refused(text: str) -> None:
-    """The message has the text and the form."""
     with pytest.raises(AdapterError, match=r"is not of the form hf://OWNER/NAME or hf"):
         parse_repository(text)

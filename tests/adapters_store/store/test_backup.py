@@ -197,7 +197,6 @@ async def test_a_backup_is_of_one_moment_while_servers_write(source, tmp_path, m
 
 
 async def test_a_backup_is_never_overwritten(source: tuple[Registry, Blobs], backup: Path) -> None:
-    """An existing file is refused and not changed."""
     with pytest.raises(BackupError, match=r"backup\.tar' exists already; a backup is never overwritten"):
         await export_store(*source, backup)
     with read_backup(backup):
@@ -213,13 +212,11 @@ async def test_a_store_that_lacks_bytes_cannot_be_exported(source: tuple[Registr
 
 
 async def test_no_room_is_one_sentence(source: tuple[Registry, Blobs]) -> None:
-    """The error names the place that cannot be written, and the reason."""
     with pytest.raises(BackupError, match=r"^the backup '/proc/backup\.tar' cannot be written: [^\n]+$"):
         await export_store(*source, Path("/proc/backup.tar"))
 
 
 async def test_only_an_empty_registry_takes_a_backup(source: tuple[Registry, Blobs], backup: Path) -> None:
-    """Another registry is refused in one sentence and not changed."""
     before = await contents(source[0])
     with pytest.raises(RegistryConflict, match=r"^the registry is not empty: its table '[a-z]+' holds [0-9]+ rows$"):
         await restored(*source, backup)

@@ -145,7 +145,6 @@ def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkey
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
 def test_a_store_of_another_registry_is_left_alone(store, make_registry, tmp_path, monkeypatch, command):
-    """A wrong registry is one sentence, and no blob is deleted."""
     monkeypatch.chdir(tmp_path)
     assert peltier_store("gc", "--store", store).exit_code == 0
     before = sorted((store / "blobs" / "sha256").iterdir())
@@ -157,7 +156,6 @@ def test_a_store_of_another_registry_is_left_alone(store, make_registry, tmp_pat
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A misspelt store is one sentence, and no store is created."""
     done = peltier_store(*command, "--store", tmp_path / "strore")
     assert isinstance(done.exception, BlobError)
     assert str(done.exception) == f"there is no store: the registry '{tmp_path}/strore/registry.db' does not exist"

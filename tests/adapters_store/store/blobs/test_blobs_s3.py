@@ -118,7 +118,6 @@ def test_a_bucket_that_does_not_exist_is_refused(s3_store: str) -> None:
 
 
 def test_missing_credentials_are_one_sentence(s3_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store without credentials is refused."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")

@@ -129,7 +129,6 @@ def test_a_check_waits_for_no_thread(file: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refusal_in_the_other_thread_is_raised_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception in the checking thread reaches the caller."""
     monkeypatch.setattr(sources, "_BYTES_OF_TWO_THREADS", 0)
     begun = threading.Event()
 

@@ -6,7 +6,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from peltier_store.blobs import threads
 from peltier_store.blobs.threads import in_daemon_thread
 
@@ -43,14 +42,3 @@ async def test_a_caller_that_is_cancelled_waits_for_no_store() -> None:
     answered.set()
     threads._wait()
     assert not thread.is_alive()
-
-
-async def test_what_is_raised_reaches_the_caller() -> None:
-    """As a call in its own thread would."""
-
-    def fail() -> None:
-        raise FileNotFoundError("a")
-
-    assert await in_daemon_thread(lambda: 3) == 3
-    with pytest.raises(FileNotFoundError, match="a"):
-        await in_daemon_thread(fail)

@@ -60,7 +60,6 @@ async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(registry,
 
 
 async def test_a_dead_collector_is_forgotten(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After its time others can store or collect the bytes that it has claimed."""
     monkeypatch.setattr(claims, "_COLLECTING", timedelta(0))
     assert await registry.begin_collection([ONE, TWO]) == {ONE, TWO}
     await publish(registry, b"one")

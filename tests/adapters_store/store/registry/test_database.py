@@ -176,15 +176,6 @@ def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: Postg
 
 
 @pytest.mark.postgres
-def test_a_foreign_postgresql_is_refused(postgres: PostgresServer) -> None:
-    """As in SQLite: Peltier adds no tables to the database of another program."""
-    foreign = postgres.create_database()
-    postgres.execute(foreign, "CREATE TABLE invoices (id int)")
-    with pytest.raises(RegistryError, match=r"is not a Peltier registry: it holds a table 'invoices'"):
-        asyncio.run(open_and_close(postgres.url(foreign)))
-
-
-@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("url", "reason"),
     [

@@ -9,7 +9,6 @@ import pytest
 from peltier_store.registry import transactions
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryGone, RegistryRewound
-from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Position
 
 from tests.adapters_store.store.conftest import opened
@@ -123,15 +122,6 @@ async def test_ids_are_kept_for_as_many_changes_as_a_replica_may_miss(registry, 
     async with opened(url) as late:
         with pytest.raises(RegistryRewound, match="or changed 6 times since"):
             await late.snapshot(positions[0])
-
-
-async def test_another_change_has_another_id(registry: Registry) -> None:
-    """Two positions of one history never have the same number or id."""
-    positions = list[Position]()
-    for data in (b"one", b"two"):
-        await publish(registry, data)
-        positions.append(await registry.position())
-    assert len({one.revision for one in positions}) == len({one.change_id for one in positions}) == 2
 
 
 @pytest.mark.postgres

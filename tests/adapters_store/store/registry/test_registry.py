@@ -112,7 +112,6 @@ async def test_a_strange_name_is_only_not_there(registry: Registry, text: str) -
 
 @pytest.mark.parametrize("number", [0, -1, 2**31, 2**70])
 async def test_a_strange_number_is_only_not_there(registry: Registry, number: int) -> None:
-    """No version has such a number."""
     await publish(registry, b"one")
     calls = (
         lambda: registry.delete_version("acme", "sst2", number, actor="ann"),

@@ -26,7 +26,6 @@ async def test_quotas_are_kept_as_given(registry: Registry) -> None:
 
 
 async def test_a_tenant_is_made_once(registry: Registry) -> None:
-    """A second tenant of the same name is refused, and an unknown tenant cannot be updated."""
     with pytest.raises(RegistryConflict, match=r"^tenant 'acme' exists already$"):
         await registry.create_tenant("acme", actor="operator")
     with pytest.raises(TenantUnknown, match=r"^tenant 'umbra' does not exist$"):

@@ -215,22 +215,6 @@ async def test_the_log_is_read_page_by_page(registry: Registry) -> None:
     ]
 
 
-async def test_the_event_loop_runs_during_a_transaction(url: str) -> None:
-    """A transaction waits for a task of the event loop, so a disk that hangs cannot stop the server."""
-    engines, loop, answered = create_engines(database_url(url)), asyncio.get_running_loop(), asyncio.Event()
-
-    async def answer() -> str:
-        await answered.wait()
-        return "answer"
-
-    def work(connection: Connection) -> tuple[int, str]:
-        loop.call_soon_threadsafe(answered.set)
-        return connection.execute(text("SELECT 1")).scalar_one(), engines.wait(loop, answer())
-
-    assert await engines.run(Access.READ, work) == (1, "answer")
-    await engines.close()
-
-
 async def test_a_transaction_of_sqlite_costs_one_change_of_thread(sqlite_url: str) -> None:
     """All statements run in one thread, because handing each to another thread takes longer than running it."""
     engines, threads = create_engines(database_url(sqlite_url)), set[int]()

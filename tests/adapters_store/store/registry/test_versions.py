@@ -103,7 +103,7 @@ async def test_a_deprecated_version_is_live_and_says_why(registry: Registry) -> 
 
 
 async def test_only_what_is_live_is_marked(registry: Registry) -> None:
-    """A deleted version cannot be deprecated, and a deleted adapter cannot be made public."""
+    """A deleted version cannot be deprecated, and a deleted adapter can be neither made public nor pinned."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.delete_version("acme", "sst2", 1, actor="ann")
@@ -112,6 +112,8 @@ async def test_only_what_is_live_is_marked(registry: Registry) -> None:
     await registry.delete_adapter("acme", "sst2", actor="ann")
     with pytest.raises(AdapterUnknown):
         await registry.set_public("acme", "sst2", True, actor="ann")
+    with pytest.raises(AdapterUnknown):
+        await registry.pin("acme", "sst2", actor="ann")
 
 
 async def test_a_reason_is_text_that_can_be_kept(registry: Registry) -> None:
@@ -120,14 +122,6 @@ async def test_a_reason_is_text_that_can_be_kept(registry: Registry) -> None:
     with pytest.raises(InvalidRecord, match="the reason"):
         await registry.deprecate("acme", "sst2", 1, "a\0b", actor="ann")
     assert (await registry.deprecate("acme", "sst2", 1, "naïve 🙂", actor="ann")).deprecation == "naïve 🙂"
-
-
-async def test_an_adapter_is_private_until_it_is_opened(registry: Registry) -> None:
-    """It is private again after it is closed."""
-    await publish(registry, b"one")
-    for public in (False, True, False):
-        await registry.set_public("acme", "sst2", public, actor="ann")
-        assert [adapter.is_public for adapter in (await registry.snapshot()).adapters] == [public]
 
 
 async def test_a_deleted_number_is_never_given_out_again(registry: Registry) -> None:
@@ -233,10 +227,12 @@ async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) 
     assert (await registry.snapshot()).adapters[0].aliases == ()
 
 
-async def test_a_name_that_is_taken_up_again_is_private(registry: Registry) -> None:
-    """A new adapter is private even if a deleted adapter of the same name was public."""
+async def test_an_adapter_is_private_until_it_is_opened(registry: Registry) -> None:
+    """It is private again after it is closed, and if its name is that of a deleted adapter that was public."""
     await publish(registry, b"one")
-    await registry.set_public("acme", "sst2", True, actor="ann")
+    for public in (False, True, False, True):
+        await registry.set_public("acme", "sst2", public, actor="ann")
+        assert [adapter.is_public for adapter in (await registry.snapshot()).adapters] == [public]
     await registry.delete_version("acme", "sst2", 1, actor="ann")
     await publish(registry, b"two")
     assert not (await registry.snapshot()).adapters[0].is_public
@@ -313,9 +309,3 @@ async def test_a_pin_ends_with_its_adapter(registry: Registry) -> None:
     await registry.delete_adapter("acme", "sst2", actor="ann")
     await registry.undelete("acme", "sst2", 1, actor="ann")
     assert await _pin_of(registry) is None
-
-
-async def test_only_live_adapters_are_pinned(registry: Registry) -> None:
-    """Other names are refused."""
-    with pytest.raises(AdapterUnknown):
-        await registry.pin("acme", "sst2", actor="ann")
