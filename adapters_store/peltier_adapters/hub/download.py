@@ -8,21 +8,21 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from httpx2 import HTTPError
 from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import HubRepository
-from peltier_adapters.hub.bounds import BOUNDS, seconds_for
-from peltier_adapters.hub.errors import HubError, as_hub_errors
 from peltier_adapters.limited_process import Limits, answer, run
 
 _MODULE = "peltier_adapters.hub.download"
@@ -39,6 +39,68 @@ _MEMORY_BYTES = 2 * 1024**3
 _OTHER_BYTES = 16 * 1024**2
 # Between two looks at what is written.
 _LOOK_SECONDS = 0.5
+_MIB = 1024 * 1024
+_BASE_SECONDS = 60
+_MIN_BYTES_PER_SECOND = 256 * 1024
+# Redirects of the hub have signatures in their query.
+_QUERY = re.compile(r"\?[^\s'\"]*")
+
+
+class HubError(AdapterError):
+    """The hub refused a request, or what it sent cannot be used."""
+
+
+@contextmanager
+def as_hub_errors(failure: str) -> Iterator[None]:
+    """Raises errors of the hub and of the connection in the block as a HubError that begins with `failure`."""
+    try:
+        yield
+    except AdapterError:
+        raise
+    except (HTTPError, OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as error:
+        # `HfHubHTTPError` is an OSError; a malformed answer raises the others.
+        cause = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
+        # The lines after the second are advice.
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()][:2]
+        reason = _QUERY.sub("", " ".join(lines)) or type(cause).__name__
+        raise HubError(f"{failure}: {reason}") from error
+
+
+@dataclass(frozen=True)
+class DownloadBounds:
+    """How many files a place may list, and how many and which bytes of it are downloaded."""
+
+    listed: int = 10_000
+    files: int = 1_000
+    file_bytes: int = 256 * _MIB
+    bytes: int = 4096 * _MIB
+
+    def check_listed(self, count: int, where: str) -> None:
+        """Raises AdapterError if a listing is too long; callers read at most one entry more than `listed`."""
+        if count > self.listed:
+            raise AdapterError(f"{where} lists more than {self.listed:,} files, the most that are read")
+
+    def check(self, sizes: Mapping[str, int], where: str) -> None:
+        """Raises AdapterError if the files of these sizes, by their paths, are too many or too large."""
+        if len(sizes) > self.files:
+            raise AdapterError(f"{where} has {len(sizes):,} files to download; at most {self.files:,} are allowed")
+        for path, size in sizes.items():
+            if not 0 <= size <= self.file_bytes:
+                raise AdapterError(
+                    f"{where}: the file {path!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
+                )
+        if sum(sizes.values()) > self.bytes:
+            raise AdapterError(
+                f"{where} has {sum(sizes.values()):,} bytes to download; at most {self.bytes:,} are allowed"
+            )
+
+
+BOUNDS = DownloadBounds()
+
+
+def seconds_for(num_bytes: int) -> int:
+    """How long the other side may take to send or receive so many bytes, at the least 256 KiB a second."""
+    return _BASE_SECONDS + num_bytes // _MIN_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True)

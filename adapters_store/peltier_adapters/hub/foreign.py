@@ -7,8 +7,7 @@ from pathlib import Path
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import parse_repository
-from peltier_adapters.hub.download import Download, download
-from peltier_adapters.hub.errors import HubError
+from peltier_adapters.hub.download import Download, HubError, download
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = {"peft": "adapter_model.safetensors", "adapterhub": "adapter.safetensors"}

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import is_hub, parse_repository
-from peltier_adapters.hub.bounds import BOUNDS, seconds_for
-from peltier_adapters.hub.download import Download, download
+from peltier_adapters.hub.download import BOUNDS, Download, download, seconds_for
 
 from peltier_store.blobs.errors import BlobError, as_blob_errors
 from peltier_store.blobs.location import is_remote, local_path, locate

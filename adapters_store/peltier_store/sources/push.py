@@ -13,8 +13,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from peltier_adapters.artifact.manifest import read_header
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub.address import HubRepository
-from peltier_adapters.hub.bounds import seconds_for
-from peltier_adapters.hub.errors import as_hub_errors
+from peltier_adapters.hub.download import as_hub_errors, seconds_for
 from peltier_adapters.limited_process import Limits, answer, run
 
 from peltier_store.sources.card import create_card

@@ -8,9 +8,7 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.hub import download as hub_download
 from peltier_adapters.hub.address import HubRepository
-from peltier_adapters.hub.bounds import DownloadBounds
-from peltier_adapters.hub.download import download, fetch
-from peltier_adapters.hub.errors import HubError
+from peltier_adapters.hub.download import DownloadBounds, HubError, download, fetch
 from peltier_adapters.limited_process import Limits, run
 
 from tests.support.hub_server import TOKEN, Hub

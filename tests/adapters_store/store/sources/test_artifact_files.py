@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.hub.bounds import DownloadBounds
+from peltier_adapters.hub.download import DownloadBounds
 from peltier_store.blobs.location import locate
 from peltier_store.sources import artifact_files
 from peltier_store.sources.artifact_files import find_artifacts
