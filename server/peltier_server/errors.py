@@ -84,18 +84,39 @@ _MAX_SHOWN_PLACE_CHARS = 400
 # A store without room, and one that is not there: known conditions, which need no traceback.
 STORE_FULL = (BlobStoreFull, RegistryFull)
 STORE_GONE = (BlobStoreGone, RegistryGone)
-# Children before their parents.
-_REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
-    (AdapterUnknown, AdapterNotFound),
-    (VersionUnknown, VersionNotFound),
-    (FileUnknown, FileNotFound),
-    (TrainingUnknown, TrainingNotFound),
-    (BatchUnknown, BatchNotFound),
-    (NotRegistered, NotFound),
-    (RegistryConflict, Conflict),
-    (InvalidRecord, InvalidInput),
-    (QuotaReached, StorageFull),
-    (BlobBusy, Unavailable),
+_Known = type[AdapterError] | tuple[type[AdapterError], ...]
+# What callers read of errors of the store: a sentence in place of the error's own, which may say what is for the
+# operator alone, and the seconds after which they may ask again. Children before their parents.
+_OF_THE_STORE: tuple[tuple[_Known, type[PeltierError], str | None, float | None], ...] = (
+    (AdapterUnknown, AdapterNotFound, None, None),
+    (VersionUnknown, VersionNotFound, None, None),
+    (FileUnknown, FileNotFound, None, None),
+    (TrainingUnknown, TrainingNotFound, None, None),
+    (BatchUnknown, BatchNotFound, None, None),
+    (NotRegistered, NotFound, None, None),
+    (RegistryConflict, Conflict, None, None),
+    (InvalidRecord, InvalidInput, None, None),
+    (QuotaReached, StorageFull, None, retry_hints.STORE_FULL),
+    (BlobBusy, Unavailable, None, retry_hints.SOON),
+    (
+        STORE_FULL,
+        StorageFull,
+        "the server's store is full; published adapters still answer",
+        retry_hints.STORE_FULL,
+    ),
+    (
+        STORE_GONE,
+        Unavailable,
+        "the server's store is gone, so it accepts no changes; loaded adapters still answer",
+        retry_hints.STORE_GONE,
+    ),
+    (
+        RegistryRewound,
+        Unavailable,
+        "the server reads its registry again, which lacks changes",
+        retry_hints.SOON,
+    ),
+    ((RegistryError, BlobError), Unavailable, "the server's store failed; its log has the reason", retry_hints.SOON),
 )
 
 
@@ -239,28 +260,9 @@ def operator_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, An
 
 
 def _from_store(error: AdapterError) -> PeltierError:
-    kind = next((wire for known, wire in _REGISTRY_ERRORS if isinstance(error, known)), None)
-    if kind is not None:
-        pauses = {Unavailable: retry_hints.SOON, StorageFull: retry_hints.STORE_FULL}
-        return kind(str(error), retry_after=pauses.get(kind))
-    if isinstance(error, STORE_FULL):
-        return StorageFull(
-            "the server's store is full; published adapters still answer",
-            retry_after=retry_hints.STORE_FULL,
-        )
-    if isinstance(error, STORE_GONE):
-        return Unavailable(
-            "the server's store is gone, so it accepts no changes; loaded adapters still answer",
-            retry_after=retry_hints.STORE_GONE,
-        )
-    if isinstance(error, RegistryRewound):
-        return Unavailable("the server reads its registry again, which lacks changes", retry_after=retry_hints.SOON)
-    if isinstance(error, RegistryError | BlobError):
-        # Without the reason, which is for the operator and may contain what callers must not see.
-        return Unavailable(
-            "the server's store failed; its log has the reason",
-            retry_after=retry_hints.SOON,
-        )
+    for known, kind, sentence, retry_after in _OF_THE_STORE:
+        if isinstance(error, known):
+            return kind(sentence or str(error), retry_after=retry_after)
     return _failure()
 
 
@@ -277,10 +279,15 @@ def _from_http(error: HTTPException) -> PeltierError:
     )
 
 
+def undeclared() -> BadRequest:
+    """The error of a body whose content type is not JSON's."""
+    return BadRequest("the body is not declared as JSON; send it with content-type: application/json")
+
+
 def _from_validation(error: RequestValidationError) -> PeltierError:
     problems = error.errors()
     if problems[0]["loc"] == ("body",) and isinstance(problems[0].get("input"), bytes):
-        return BadRequest("the body is not declared as JSON; send it with content-type: application/json")
+        return undeclared()
     reasons = [_reason(problem) for problem in problems[:_MAX_SHOWN_REASONS]]
     return InvalidInput(first_of(reasons[0], len(problems)), reasons)
 

@@ -152,6 +152,7 @@ async def test_deep_nesting_is_refused_by_every_route(loaded: Running, nested: b
 
 
 BROKEN = {
+    "no JSON": (b'{"inputs": }', "the body is not JSON: Expecting value at character 11"),
     "no UTF-8": (b'{"inputs": "\xff"}', "the body is not UTF-8: its byte 12 begins no character"),
     "UTF-16": ('{"inputs": "a"}'.encode("utf-16"), "the body is not UTF-8: its byte 0 begins no character"),
     "a long number": (

@@ -158,22 +158,6 @@ async def test_bad_input_gets_one_clear_sentence(loaded: Running) -> None:
         assert sentence in answer.json()["error"]["message"], sentence
 
 
-@pytest.mark.parametrize(
-    ("content", "content_type", "sentence"),
-    [
-        (b'{"inputs":', "application/json", "the body is not JSON"),
-        (b'{"inputs": "\xff"}', "application/json", "the body is not UTF-8: its byte 12"),
-        (b'{"inputs": "a"}', "application/x-www-form-urlencoded", "send it with content-type: application/json"),
-        (b"[" * 60_000, "application/json", "the body nests lists or objects more deeply"),
-    ],
-)
-async def test_an_unreadable_body_is_400(loaded: Running, content: bytes, content_type: str, sentence: str) -> None:
-    headers = {"content-type": content_type}
-    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=content, headers=headers)
-    assert answer.status_code == 400
-    assert sentence in answer.json()["error"]["message"]
-
-
 async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
     """In order; one that fails leaves the others alone."""
     answer = await loaded.predict_mixed(
