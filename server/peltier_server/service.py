@@ -76,7 +76,7 @@ class Service:
             max_queue_tokens=queue.max_queue_tokens,
             max_decode_rows=queue.max_decode_rows,
             weight_of=preparation.enforcer.weight,
-            prices=Prices.of(backbone),
+            prices=Prices(backbone),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant, queue.max_queue_tokens)
         metrics.set_bounds(batch_tokens=queue.max_batch_tokens, device=memory.device_bytes, host=memory.host_bytes)

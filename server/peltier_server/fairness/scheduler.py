@@ -62,11 +62,6 @@ class Ranking(Generic[R, K]):
             self._heap = list(self._entries.values())
             heapify(self._heap)
 
-    def clear(self) -> None:
-        """Removes all keys."""
-        self._heap.clear()
-        self._entries.clear()
-
 
 class Item(Hashable, Protocol):
     """A waiting item. While it waits only `charge` for a part of it may change its `pass_cost`, and nothing else."""
@@ -217,7 +212,7 @@ class Scheduler(Generic[T]):
         if self._lines:
             self._remember(line.tenant, line.tag)
         else:
-            self._left.clear()
+            self._left = Ranking()
 
     def _tag_for(self, tenant: str) -> int:
         """The tag of a new tenant: the smallest tag, or its former one if that is larger."""

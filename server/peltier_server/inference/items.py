@@ -4,7 +4,7 @@ runs between two slices."""
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.prediction_request import PredictionRequest, ResolvedTask
-from peltier_server.inference.tokenizing import InputReader, num_chars
+from peltier_server.inference.tokenizing import InputReader, num_chars, split_costs
 from peltier_server.metrics.series import VersionMetrics
 
 if TYPE_CHECKING:
@@ -74,15 +74,16 @@ class Items:
         with self._preparation.inputs.hold(self._tenant, len(self._inputs)):
             try:
                 async with asyncio.TaskGroup() as group:
-                    for numbers in _slices(self._inputs):
-                        if refused := await self._begin(numbers, begin, group):
+                    sizes = list(map(num_chars, self._inputs))
+                    for numbers, chars in split_costs(sizes, _SLICE_CHARS, _SLICE_ITEMS):
+                        cost = len(numbers) * _COST_OF_AN_ITEM + chars
+                        if refused := await self._begin(numbers, cost, begin, group):
                             await charge(refused)
                     self._on_pause()
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
 
-    async def _begin(self, numbers: range, begin: Begin, group: asyncio.TaskGroup) -> list[int]:
-        cost = sum(_COST_OF_AN_ITEM + num_chars(self._inputs[number]) for number in numbers)
+    async def _begin(self, numbers: range, cost: int, begin: Begin, group: asyncio.TaskGroup) -> list[int]:
         refused: list[int] = []
         await self._room.take(len(numbers), self._on_pause)
         num_left = len(numbers)
@@ -104,18 +105,6 @@ class Items:
 
     def _give_place(self, _: asyncio.Task[None]) -> None:
         self._room.give()
-
-
-def _slices(inputs: Sequence[Input]) -> Iterator[range]:
-    """Ranges of neighbouring items that are started together."""
-    start, chars = 0, 0
-    for number, value in enumerate(inputs):
-        size = num_chars(value)
-        if number - start == _SLICE_ITEMS or (number > start and chars + size > _SLICE_CHARS):
-            yield range(start, number)
-            start, chars = number, 0
-        chars += size
-    yield range(start, len(inputs))
 
 
 class MixedAnswer:

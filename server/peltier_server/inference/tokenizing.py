@@ -2,6 +2,7 @@
 tenants' work."""
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -158,18 +159,23 @@ def _find(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> lis
     return [None if one is None else (one,) for one in found]
 
 
+def split_costs(costs: Sequence[int], max_cost: int, max_count: float = math.inf) -> Iterator[tuple[range, int]]:
+    """Ranges of neighbouring items with the costs of all of them. A range costs at most `max_cost` or has one item."""
+    start, total = 0, 0
+    for number, cost in enumerate(costs):
+        if number - start == max_count or (number > start and total + cost > max_cost):
+            yield range(start, number), total
+            start, total = number, 0
+        total += cost
+    yield range(start, len(costs)), total
+
+
 def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:
     """Pieces of neighbouring inputs with their costs. A piece costs at most `MAX_PIECE_COST` characters or has one
     input."""
-    start, cost = 0, 0
-    for number, value in enumerate(inputs):
-        texts = (value,) if isinstance(value, str) else value
-        price = _COST_OF_AN_INPUT + sum(min(len(text), max_text_chars) for text in texts)
-        if number > start and cost + price > MAX_PIECE_COST:
-            yield inputs[start:number], cost
-            start, cost = number, 0
-        cost += price
-    yield inputs[start:], cost
+    texts = [(value,) if isinstance(value, str) else value for value in inputs]
+    costs = [_COST_OF_AN_INPUT + sum(min(len(text), max_text_chars) for text in own) for own in texts]
+    return ((inputs[piece.start : piece.stop], cost) for piece, cost in split_costs(costs, MAX_PIECE_COST))
 
 
 def _encode(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:

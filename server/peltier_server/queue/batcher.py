@@ -277,34 +277,22 @@ class Batcher:
         max_cost = self._max_cost()
         try:
             tokens = self._bounds.max_tokens
-            for ticket in self._rows.take(BatchRoom(max_cost, self._bounds.max_rows, tokens)):
-                rows.append(ticket)
+            rows = self._rows.take(BatchRoom(max_cost, self._bounds.max_rows, tokens))
             free_rows, steps = self._max_decode_rows - live_rows, max_cost - live_cost
-            room = BatchRoom(max_cost, free_rows, tokens, steps, alone=not live_rows)
-            for ticket in self._drafts.take(room):
-                drafts.append(ticket)
+            drafts = self._drafts.take(BatchRoom(max_cost, free_rows, tokens, steps, alone=not live_rows))
         except Exception:
-            # Tickets that have left the queue must be computed, because their callers wait for them.
-            if not (rows or drafts or live_rows):
+            # Rows that have left the queue and texts in decoding must be computed, because their callers wait for them.
+            if not (rows or live_rows):
                 raise
-            logger.exception(
-                "the queue failed after rows of %d requests and %d texts had left it", len(rows), len(drafts)
-            )
+            logger.exception("the queue failed after rows of %d requests had left it", len(rows))
         self._running = frozenset(ticket.tenant for ticket in (*rows, *drafts))
         self._num_running += sum(len(ticket.rows) for ticket in rows) + sum(ticket.num_beams for ticket in drafts)
         return TicketBatch(rows, drafts)
 
     def _take_background(self) -> list[Ticket]:
-        bounds, taken = self._bounds, list[Ticket]()
-        try:
-            # Nobody else waits for this batch, so it is bounded as if its tenant were alone.
-            for ticket in self._background.take(BatchRoom(bounds.max_tokens, bounds.max_rows, bounds.max_tokens)):
-                taken.append(ticket)
-        except Exception:
-            if not taken:
-                raise
-            logger.exception("the queue failed after rows of %d requests had left it", len(taken))
-        return taken
+        # Nobody else waits for this batch, so it is bounded as if its tenant were alone.
+        bounds = self._bounds
+        return self._background.take(BatchRoom(bounds.max_tokens, bounds.max_rows, bounds.max_tokens))
 
     def _max_cost(self) -> int:
         """The maximum cost of the next batch."""

@@ -1,12 +1,15 @@
 """Waiting tickets of one kind in fair order."""
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from peltier_server.fairness.scheduler import Ranking, Scheduler, WeightOf
 from peltier_server.queue.batch import BatchRoom
 from peltier_server.queue.ticket import Ticket
+
+logger = logging.getLogger(__name__)
 
 
 class FairQueue:
@@ -30,31 +33,36 @@ class FairQueue:
             self._deadlines.put(ticket, ticket.deadline)
         self._count(ticket, 1)
 
-    def take(self, room: BatchRoom) -> Iterator[Ticket]:
-        """Takes rows in order while `room` admits them, as tickets, and drops cancelled tickets.
+    def take(self, room: BatchRoom) -> list[Ticket]:
+        """Takes rows in order while `room` admits them, as tickets, and drops cancelled tickets. A failure after some
+        rows is only logged, because their callers wait for them.
 
         A text with more beams than the room has rows ends the pass. Otherwise later texts would always take the free
         rows, and there would never be enough of them.
         """
         served: dict[Ticket, None] = {}
         try:
-            while (ticket := self._next(room)) is not None:
-                if ticket.gone:
-                    served.pop(ticket, None)
-                    self.drop(ticket)
-                    continue
-                # After each row another tenant may be next.
-                left, max_rows = room.cost, 1 if self._scheduler.is_shared else len(ticket.rows) - ticket.num_served
-                num_rows = room.admits(ticket, max_rows)
-                if not num_rows:
-                    break
-                room.adapters.add(ticket.row.resident)
-                served[ticket] = None
-                self._serve(ticket, num_rows, left - room.cost)
-        finally:
-            # Also after a failure, because their callers wait for them.
-            for ticket in served:
-                yield self._leave(ticket)
+            self._fill(room, served)
+        except Exception:
+            if not served:
+                raise
+            logger.exception("the queue failed after rows of %d requests had left it", len(served))
+        return [self._leave(ticket) for ticket in served]
+
+    def _fill(self, room: BatchRoom, served: dict[Ticket, None]) -> None:
+        while (ticket := self._next(room)) is not None:
+            if ticket.gone:
+                served.pop(ticket, None)
+                self.drop(ticket)
+                continue
+            # After each row another tenant may be next.
+            left, max_rows = room.cost, 1 if self._scheduler.is_shared else len(ticket.rows) - ticket.num_served
+            num_rows = room.admits(ticket, max_rows)
+            if not num_rows:
+                break
+            room.adapters.add(ticket.row.resident)
+            served[ticket] = None
+            self._serve(ticket, num_rows, left - room.cost)
 
     def take_late(self, now: float) -> list[Ticket]:
         """Takes all tickets whose deadline has passed."""

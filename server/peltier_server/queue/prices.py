@@ -4,7 +4,7 @@ times of batches."""
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from operator import add, mul
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from peltier_adapters.batch.choice import choose_runner
@@ -287,24 +287,17 @@ class _Tariff:
 
 
 class Prices:
-    """Prices rows by their work and their adapters' work, with times learnt from batches.
+    """Prices rows of `backbone` by their work and their adapters' work, with times learnt from batches.
 
     A row that shares nothing costs at least its tokens. One thread calls `observe`; any thread may ask for a price.
     """
 
-    def __init__(self, units: BackboneUnits, priors: Work, *, shares_blocks: bool) -> None:
-        """`shares_blocks` says whether the runner computes shared blocks once."""
-        self._units, self._shares_blocks = units, shares_blocks
-        self._estimator = Estimator(priors)
+    def __init__(self, backbone: Backbone) -> None:
+        self._units = BackboneUnits(backbone.config)
+        self._shares_blocks = choose_runner(backbone).shares_blocks
+        self._estimator = Estimator(choose_priors(self._units, backbone.device, backbone.dtype))
         self._plain = _Tariff(self._units, _AdapterRates(), None, self._depth(None))
         self._tariffs: WeakKeyDictionary[Resident, _Tariff] = WeakKeyDictionary()
-
-    @classmethod
-    def of(cls, backbone: Backbone) -> Self:
-        """Prices for rows that the runner of `backbone` computes."""
-        units = BackboneUnits(backbone.config)
-        priors = choose_priors(units, backbone.device, backbone.dtype)
-        return cls(units, priors, shares_blocks=choose_runner(backbone).shares_blocks)
 
     @property
     def factors(self) -> Work:

@@ -104,7 +104,7 @@ class Machine:
     """A batcher for MiniLM, and a runner that takes `seconds_per_token` of the clock for each token of cost."""
 
     def __init__(self, backbone: Backbone, clock: Clock, seconds_per_token: float) -> None:
-        self.prices = Prices.of(backbone)
+        self.prices = Prices(backbone)
         self.batcher = Batcher(BOUNDS, max_queue_tokens=10**6, max_decode_rows=64, prices=self.prices)
         self.clock = clock
         self.seconds_per_token = seconds_per_token

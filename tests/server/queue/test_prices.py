@@ -132,7 +132,7 @@ def make_row(minilm: Backbone, make_artifact: Callable[..., bytes]) -> MakeRow:
 
 def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeRow, minilm: Backbone):
     """Up to 64 tokens within two of them; a row of 500 a quarter more."""
-    prices = Prices.of(minilm)
+    prices = Prices(minilm)
     for tokens in (3, 11, 64):
         assert tokens <= prices.price([make_row(tokens)]).rows[0] <= tokens + 2
     assert 1.2 * 500 < prices.price([make_row(500)]).rows[0] < 1.4 * 500
@@ -140,7 +140,7 @@ def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeR
 
 def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
     """A small one next to nothing, a large one as much as the backbone, a long prefix its layout for every row."""
-    prices, tokens = Prices.of(minilm), 40
+    prices, tokens = Prices(minilm), 40
     plain = prices.price([make_row(tokens)])
     compacter = prices.price([make_row(tokens, "compacter")])
     large = prices.price([make_row(tokens, "pfeiffer", bottleneck="2048")])
@@ -154,7 +154,7 @@ def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
 
 def test_a_head_of_tokens_costs_its_products_for_each_token(minilm: Backbone, make_artifact: Callable[..., bytes]):
     """A head of 1,024 tags takes a twenty-seventh of the blocks for each token; other heads are computed once a row."""
-    prices, tokens = Prices.of(minilm), 40
+    prices, tokens = Prices(minilm), 40
     tags = [f"B-{number}" for number in range(1024)]
 
     def products(**task: Any) -> float:
@@ -168,7 +168,7 @@ def test_a_head_of_tokens_costs_its_products_for_each_token(minilm: Backbone, ma
 def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Callable[..., bytes]):
     """A token that is written passes the output layer; an adapter adds to it."""
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "384"}), t5)
-    row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices.of(t5)
+    row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices(t5)
     plain, adapted = prices.price([Row(_encoded(6))], drafted=True), prices.price([row], drafted=True)
     assert 1 <= plain.step < adapted.step
     assert plain.rows[0] < adapted.rows[0]
@@ -178,7 +178,7 @@ def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Calla
 
 def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     """Where a large adapter's products take three times as long as was expected, its rows get dearer."""
-    prices = Prices.of(minilm)
+    prices = Prices(minilm)
     rows = [(make_row(40), 1.0), (make_row(40, "pfeiffer", bottleneck="2048"), 4.0)]
     before = [prices.price([row]).rows[0] for row, _ in rows]
     for number in range(200):
@@ -192,7 +192,7 @@ def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
 
 def test_shared_blocks_teach_nothing_of_a_token(make_row: MakeRow, minilm: Backbone):
     """Rows of one text are computed in half of the time if they share half of the blocks; a token takes as long."""
-    alone, shared = Prices.of(minilm), Prices.of(minilm)
+    alone, shared = Prices(minilm), Prices(minilm)
     row = make_row(40, "lora", first_block="3")
     for count in (10, 20, 100) * 30:
         alone.observe([(alone.price([row] * count), row.resident)], 0.001 * (count + 1))
@@ -208,7 +208,7 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
     """Where a large adapter's products take three times as long as was expected, so do its texts; before the first
     batch a step says how long a token takes."""
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "2048"}), t5)
-    prices = Prices.of(t5)
+    prices = Prices(t5)
     rows, priors = [Row(_encoded(6)), Row(_encoded(6), Banks(t5).add(artifact))], prices.factors
     before = [prices.price([row], drafted=True).step for row in rows]
     for number in range(400):
@@ -230,7 +230,7 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
 async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbone):
     """Beside rows that cost twice as much another tenant gets twice as many, and a batch is no longer for them; the
     weights of an adapter count once in a batch."""
-    prices = Prices.of(minilm)
+    prices = Prices(minilm)
     rows = {"a": make_row(40), "b": make_row(40, "pfeiffer", bottleneck="2048")}
     batcher = Batcher(BatchBounds(1000, 1000), max_queue_tokens=100_000, max_decode_rows=4, prices=prices)
     waiting = [asyncio.ensure_future(batcher.compute([row] * 100, Terms(tenant))) for tenant, row in rows.items()]
@@ -248,7 +248,7 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
 
 async def test_a_step_costs_for_each_beam(t5: Backbone):
     row = Row(_encoded(6))
-    price = Prices.of(t5).price([row], drafted=True)
+    price = Prices(t5).price([row], drafted=True)
     ticket = Ticket([row], price, Results(1), decoding=Decoding(5, num_beams=3))
     assert ticket.step_cost == 3 * price.step
     assert ticket.tokens == 6 + 15
@@ -257,7 +257,7 @@ async def test_a_step_costs_for_each_beam(t5: Backbone):
 async def test_the_first_pass_of_texts_is_learnt_with_their_first_step(t5: Backbone):
     """A GPU computes both before the host reads the first token: the time of both together is that of one batch with
     their inputs and one step."""
-    prices, row = Prices.of(t5), Row(_encoded(6))
+    prices, row = Prices(t5), Row(_encoded(6))
     price = prices.price([row], drafted=True)
     work = Work(*map(sum, zip(price.work, price.step_work, Work(batch=1.0, steps=1.0), strict=True)))
     cost = sum(amount * factor for amount, factor in zip(work, prices.factors, strict=True))

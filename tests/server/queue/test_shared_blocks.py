@@ -56,7 +56,7 @@ def _take(prices: Prices, rows: Sequence[Row]) -> tuple[Counter[str], list[Ticke
 @settings(max_examples=settings().max_examples // 2)
 async def test_a_batch_costs_what_its_stages_compute(given_rows, minilm, residents):
     """For any depths, texts and tenants in any order, to the rounding of each row; prices learn from the same work."""
-    prices, num_layers = Prices.of(minilm), minilm.config.num_layers
+    prices, num_layers = Prices(minilm), minilm.config.num_layers
     rows = [_row(residents[depth], tokens, tenant) for depth, tokens, tenant in given_rows]
     cost, tickets = _take(prices, rows)
     stages = plan_stages(sorted(rows, key=lambda row: row.order), num_layers)
@@ -80,7 +80,7 @@ async def test_a_batch_costs_what_its_stages_compute(given_rows, minilm, residen
 
 async def test_a_tenant_pays_the_same_beside_the_same_text(minilm, residents):
     """Another tenant's rows of the text, before and after its own, make its rows neither cheaper nor dearer."""
-    prices = Prices.of(minilm)
+    prices = Prices(minilm)
     own = [_row(residents[depth], 20, "a") for depth in (5, 4, 5, 2)]
     other = [_row(resident, 20, "b") for resident in residents.values()]
     alone, _ = _take(prices, own)
@@ -95,7 +95,7 @@ async def test_a_tenant_pays_the_same_beside_the_same_text(minilm, residents):
 async def test_tenants_share_what_is_computed(max_tokens, minilm, residents):
     """A tenant with many tasks on each text, beside one with a task on each: their costs differ by at most a batch,
     and no batch has more tokens than it may have."""
-    prices = Prices.of(minilm)
+    prices = Prices(minilm)
     batcher = Batcher(BatchBounds(1000, max_tokens), max_queue_tokens=10**6, max_decode_rows=4, prices=prices)
     texts = [Encoded((text,) * 20, (0,) * 20) for text in range(40)]
     many = [Row(text, residents[5], scope="a") for text in texts for _ in range(20)]
