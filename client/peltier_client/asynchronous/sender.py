@@ -119,22 +119,31 @@ class AsyncSender:
         return pool
 
     async def _send_once(self, request: Request[T]) -> T:
+        return request.read(await self._exchange(request, is_stream=False))
+
+    async def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+        response = await self._exchange(request, is_stream=True)
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            await response.aclose()
+            raise
+
+    async def _exchange(self, request: Request[T], *, is_stream: bool) -> httpx2.Response:
+        """The whole response to `request`; of a stream that begins, the head."""
         pool = self._own_pool()
         try:
             async with pool.gate.enter() as exchange:
-                response = await self._receive(pool, request)
+                response = await self._begin(pool, request)
+                if not (is_stream and response.is_success):
+                    try:
+                        await response.aread()
+                    finally:
+                        await response.aclose()
                 exchange.is_refused = is_refusal(response.status_code, response.headers)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-        return request.read(response)
-
-    async def _receive(self, pool: AsyncPool, request: Request[T]) -> httpx2.Response:
-        response = await self._begin(pool, request)
-        try:
-            await response.aread()
-        finally:
-            await response.aclose()
         return response
 
     async def _begin(self, pool: AsyncPool, request: Request[T]) -> httpx2.Response:
@@ -148,20 +157,3 @@ class AsyncSender:
             await response.aclose()  # ends the connection too, because the body is unread
             raise
         return response
-
-    async def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
-        pool = self._own_pool()
-        try:
-            async with pool.gate.enter() as exchange:
-                response = await self._begin(pool, request)
-                exchange.is_refused = is_refusal(response.status_code, response.headers)
-            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-            if not response.is_success:
-                await response.aread()
-        except httpx2.RequestError as error:
-            raise self.connection.failure(error) from error
-        try:
-            return response, request.read(response)
-        except PeltierError:
-            await response.aclose()
-            raise

@@ -1,7 +1,7 @@
 """`peltier keys` and `peltier tenants`: API keys, and tenants with their quotas."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, cast, get_args
 
@@ -85,23 +85,13 @@ def _read_time(text: str) -> timedelta:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-@dataclass(frozen=True)
-class QuotaFlags:
-    """Quotas as texts on the command line."""
-
-    requests_per_second: _Limit = None
-    tokens_per_second: _Limit = None
-    max_concurrent_requests: _Limit = None
-    max_stored_bytes: _Limit = None
-    max_adapters: _Limit = None
-    max_trainings: _Limit = None
-    max_training_rows: _Limit = None
-    max_training_minutes_per_day: _Limit = None
-    weight: Annotated[
-        str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
-    ] = None
-
-
+_Weight = Annotated[
+    str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
+]
+# Quotas as texts on the command line.
+QuotaFlags = make_dataclass(
+    "QuotaFlags", [(name, _Weight if name == "weight" else _Limit, None) for name in TenantQuotas.model_fields]
+)
 QuotaValues = Annotated[OptionValues, FieldOptions(QuotaFlags, given=True)]
 
 

@@ -119,22 +119,31 @@ class Sender:
         return pool
 
     def _send_once(self, request: Request[T]) -> T:
+        return request.read(self._exchange(request, is_stream=False))
+
+    def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
+        response = self._exchange(request, is_stream=True)
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            response.close()
+            raise
+
+    def _exchange(self, request: Request[T], *, is_stream: bool) -> httpx2.Response:
+        """The whole response to `request`; of a stream that begins, the head."""
         pool = self._own_pool()
         try:
             with pool.gate.enter() as exchange:
-                response = self._receive(pool, request)
+                response = self._begin(pool, request)
+                if not (is_stream and response.is_success):
+                    try:
+                        response.read()
+                    finally:
+                        response.close()
                 exchange.is_refused = is_refusal(response.status_code, response.headers)
         except httpx2.RequestError as error:
             raise self.connection.failure(error) from error
         self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-        return request.read(response)
-
-    def _receive(self, pool: Pool, request: Request[T]) -> httpx2.Response:
-        response = self._begin(pool, request)
-        try:
-            response.read()
-        finally:
-            response.close()
         return response
 
     def _begin(self, pool: Pool, request: Request[T]) -> httpx2.Response:
@@ -148,20 +157,3 @@ class Sender:
             response.close()  # ends the connection too, because the body is unread
             raise
         return response
-
-    def _open_once(self, request: Request[T]) -> tuple[httpx2.Response, T]:
-        pool = self._own_pool()
-        try:
-            with pool.gate.enter() as exchange:
-                response = self._begin(pool, request)
-                exchange.is_refused = is_refusal(response.status_code, response.headers)
-            self._tenant = response.headers.get(TENANT_HEADER, self._tenant)
-            if not response.is_success:
-                response.read()
-        except httpx2.RequestError as error:
-            raise self.connection.failure(error) from error
-        try:
-            return response, request.read(response)
-        except PeltierError:
-            response.close()
-            raise
