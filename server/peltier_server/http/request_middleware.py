@@ -135,12 +135,10 @@ class RequestMiddleware:
             if outgoing.started:
                 logger.warning("the server stopped in the middle of the answer to request %s", context.request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
-        except ANSWERED as raised:
-            # For a surplus connection, an unknown caller, address or method, or a missing scope. Endpoints answer their
-            # own errors.
-            await (await answer_error(Request(scope), raised))(scope, incoming.receive, outgoing.send)
-            return
-        except Exception:
+        except Exception as raised:
+            if isinstance(raised, ANSWERED) and not outgoing.started:
+                await (await answer_error(Request(scope), raised))(scope, incoming.receive, outgoing.send)
+                return
             logger.exception("request %s failed", context.request_id)
             error = ServerError(f"the server failed; its log has the reason under x-request-id {context.request_id}")
         else:

@@ -10,16 +10,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from peltier_client.errors import Forbidden, QuotaExceeded
+from peltier_client.errors import Forbidden
 from peltier_client.protocol.administration import Scope
 from pydantic import BaseModel
-from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.context import BodyLimit, context_of
-from peltier_server.errors import ANSWERED, answer_error, error_response, undeclared
+from peltier_server.errors import undeclared
 from peltier_server.http.application import get_context, state_of
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.request_middleware import is_open
@@ -51,14 +50,11 @@ def scoped_router(
 
 
 class FrameworkRoute(APIRoute):
-    """A route whose endpoint the framework calls, within the middleware that it needs: one closes the files of a form,
-    the other answers the exceptions that an endpoint may raise.
-    """
+    """A route whose endpoint the framework calls, within the middleware that closes the files of a form."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        handlers = dict.fromkeys(ANSWERED, answer_error)
-        self.app = ExceptionMiddleware(AsyncExitStackMiddleware(self.app), handlers)
+        self.app = AsyncExitStackMiddleware(self.app)
 
 
 class ScopedRoute(FrameworkRoute):
@@ -129,9 +125,7 @@ class ScopedRoute(FrameworkRoute):
         return response
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Checks the caller's scopes and quotas, then calls the endpoint. Answers the request with an error if a
-        check fails.
-        """
+        """Checks the caller's scopes and quotas, then calls the endpoint. `RequestMiddleware` answers the errors."""
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
@@ -143,12 +137,8 @@ class ScopedRoute(FrameworkRoute):
         enforcer: QuotaEnforcer = scope["app"].state.enforcer
         slot = enforcer.slot(context.tenant)
         context.quota_headers = slot.headers
-        try:
-            async with slot:
-                await self._call(scope, receive, send)
-        except QuotaExceeded as error:
-            # Entering the slot raises this. The inner call already answers the exceptions of the route itself.
-            await error_response(error, scope)(scope, receive, send)
+        async with slot:
+            await self._call(scope, receive, send)
 
     async def _call(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Calls a plain endpoint directly. The framework takes 30 µs to open contexts and solve dependencies, out of
@@ -157,11 +147,7 @@ class ScopedRoute(FrameworkRoute):
         if self._plain is None:
             await super().handle(scope, receive, send)
             return
-        request = Request(scope, receive, send)
-        try:
-            response = await self._plain(request)
-        except ANSWERED as error:
-            response = await answer_error(request, error)
+        response = await self._plain(Request(scope, receive, send))
         await response(scope, receive, send)
 
     def _check(self, caller: Caller) -> None:
