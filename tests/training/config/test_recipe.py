@@ -1,9 +1,7 @@
 """The papers' hyper-parameters as data."""
 
 import tomllib
-from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 from peltier_adapters.presets.baselines import find_method
@@ -17,9 +15,8 @@ from peltier_training.config.recipe import (
     print_resolved,
     recipe_names,
 )
-from peltier_training.config.run import METRICS, Hyperparameters, Run
+from peltier_training.config.run import METRICS, Hyperparameters
 from peltier_training.config.task_options import TEMPLATES, TextOptions
-from peltier_training.data.data import Data
 from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
 
@@ -175,30 +172,16 @@ def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: st
     assert "\n" not in str(refused.value)
 
 
-Read = Callable[[str, str, GivenValue], dict[str, tuple[str, str]]]
-
-
 @pytest.fixture
-def table(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Read:
+def table(make_run, capsys, monkeypatch):
     """`table(recipe, backbone, given)`: value and origin of each line that `peltier train` prints."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def read(recipe: str, backbone: str, given: GivenValue) -> dict[str, tuple[str, str]]:
         choice = ResolvedChoice.find(recipe, "toy", None, backbone)
-        files = [toy / f"classification-{part}.jsonl" for part in ("train", "validation")]
-        run = Run(
-            task="toy",
-            task_type="classification",
-            preset=choice.preset,
-            backbone=backbone,
-            data=Data(*files, ("text",), "label"),
-            output=tmp_path / "toy.safetensors",
-            directory=tmp_path / "run",
-            hyperparameters=Hyperparameters(**choice.numbers(given)),
-            text=TextOptions(template=choice.template(given)),
-            overrides=choice.settings(given),
-        )
-        print_resolved(prepare(run).run, choice, given)
+        numbers, text = Hyperparameters(**choice.numbers(given)), TextOptions(template=choice.template(given))
+        own = {"hyperparameters": numbers, "text": text, "overrides": choice.settings(given)}
+        print_resolved(prepare(make_run(preset=choice.preset, backbone=backbone, **own)).run, choice, given)
         lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("│")]
         rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
         return {name: (value, origin) for name, value, origin in rows}
@@ -206,28 +189,21 @@ def table(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     return read
 
 
-def test_a_default_is_what_the_run_takes(table: Read):
-    """MiniLM's pooling file names the mean: neither "auto" nor a flag that nobody gave."""
+def test_a_value_is_of_a_flag_of_the_recipe_or_a_default(table):
+    """A flag is one also where the recipe names the same value. MiniLM's pooling file names the mean: neither "auto"
+    nor a flag that nobody gave."""
     found = table("lora/bert-base/glue", "minilm", GivenValue())
-    assert found["set pooling"] == ("mean", "default")
-    assert found["epochs"] == ("50", "recipe")
-
-
-def test_a_flag_is_one_whatever_the_recipe_says(table: Read):
-    """Also where both name the same value, of a setting and of a number."""
+    assert (found["set pooling"], found["epochs"]) == (("mean", "default"), ("50", "recipe"))
     found = table("lora/bert-base/glue", "minilm", GivenValue({"epochs": 50}, {"rank": "8", "pooling": "first"}))
     origins = {name: found[name][1] for name in ("epochs", "set rank", "set pooling", "set alpha")}
     assert origins == {"epochs": "flag", "set rank": "flag", "set pooling": "flag", "set alpha": "recipe"}
 
 
-def test_a_template_is_of_a_flag_a_recipe_or_neither(table: Read, t5_directory: Path):
+@pytest.mark.parametrize(
+    ("task", "template", "wanted"),
+    [("/sst2", None, ("sst2", "recipe")), ("", None, ("{text}", "default")), ("/sst2", "sst2", ("sst2", "flag"))],
+)
+def test_a_template_is_of_a_flag_a_recipe_or_neither(table, t5_directory, task, template, wanted):
     """A recipe has one for the tasks that its benchmark has."""
-    smaller = {"bottleneck": "8"}
-    cases = (
-        ("/sst2", None, ("sst2", "recipe")),
-        ("", None, ("{text}", "default")),
-        ("/sst2", "sst2", ("sst2", "flag")),
-    )
-    for task, template, wanted in cases:
-        found = table(f"compacter/t5-base/glue{task}", str(t5_directory), GivenValue({}, smaller, template))
-        assert found["template"] == wanted
+    given = GivenValue({}, {"bottleneck": "8"}, template)
+    assert table(f"compacter/t5-base/glue{task}", str(t5_directory), given)["template"] == wanted

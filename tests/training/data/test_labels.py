@@ -232,21 +232,20 @@ def test_a_target_text_may_have_lines_and_any_length():
         Labels("text2text", ()).check(examples("\ud800")[0])
 
 
-@pytest.mark.parametrize("label", [1, 1.0, "1", "1.0"])
-def test_equal_numbers_are_one_class(label: Any):
-    """Whether a row has an integer, a float as pandas writes a column with a hole, or the text of either."""
-    labels = find_labels("classification", examples(0, 1, 1.0, "1", "1.0", "0.0"), None)
-    assert labels.names == ("0", "1")
-    assert labels.targets(examples(label)).tolist() == [1]
-    assert labels.read(examples(label)[0]).label == "1"
-
-
-@pytest.mark.parametrize("label", [True, "true", "True", "TRUE"])
-def test_a_boolean_and_its_text_are_one_class(label: Any):
-    """With JSON's spelling; spreadsheets and pandas have others."""
-    labels = find_labels("classification", examples(True, "true", "True", False), None)
-    assert labels.names == ("false", "true")
-    assert labels.read(examples(label)[0]).label == "true"
+@pytest.mark.parametrize(
+    ("values", "names", "spelt"),
+    [
+        ((0, 1, 1.0, "1", "1.0", "0.0"), ("0", "1"), [1, 1.0, "1", "1.0"]),
+        ((True, "true", "True", False), ("false", "true"), [True, "true", "True", "TRUE"]),
+    ],
+)
+def test_equal_numbers_and_booleans_are_one_class(values, names, spelt):
+    """Whether a row has an integer, a float as pandas writes a column with a hole, or the text of either; booleans have
+    JSON's spelling, where spreadsheets and pandas have others."""
+    labels = find_labels("classification", examples(*values), None)
+    assert labels.names == names
+    assert labels.targets(examples(*spelt)).tolist() == [1] * len(spelt)
+    assert {labels.read(one).label for one in examples(*spelt)} == {names[1]}
 
 
 @pytest.mark.parametrize("label", [1, 1.0, "1", "1.0"])

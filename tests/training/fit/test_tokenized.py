@@ -50,19 +50,35 @@ def test_a_target_with_a_special_token_or_other_spaces_is_told(read: Read, label
     assert [target.text for target in texts.unwritable] == [label]
 
 
-def test_targets_that_are_cut_are_told(read: Read):
-    """By the number of tokens that the run was given; without one the longest target fits."""
-    labels = ("a good film", "good", "a very good film is a very good film")
-    (told,) = read(_rows(*labels), text=TextOptions(max_new_tokens=8)).warnings()
-    assert told == "Targets with more than 8 tokens, whose rest is not learned: 1 of 23; the longest has 11."
-    assert list(read(_rows(*labels)).warnings()) == []
+LABELS = ("a good film", "good", "a very good film is a very good film")
+USUAL = [{"text": "a very good film", "label": "good"}] * 30
+WARNINGS: dict[str, tuple[list[dict[str, str]], dict[str, Any], list[str]]] = {
+    "cut targets": (
+        _rows(*LABELS), {"text": TextOptions(max_new_tokens=8)},
+        ["Targets with more than 8 tokens, whose rest is not learned: 1 of 23; the longest has 11."],
+    ),
+    "the longest target fits": (_rows(*LABELS), {}, []),
+    "one cut input in a hundred": (
+        [*_rows(*["good"] * 99), {"text": "film " * 40, "label": "bad"}], {"max_length": 16},
+        ["Inputs with more than 16 tokens, whose rest is not read: 1 of 100; the longest has 42."],
+    ),
+    "characters that are alike to the model": (
+        [{"text": '{"film"} <good>', "label": "good"}, {"text": "film", "label": "bad"}], {},
+        [
+            "of the tokens of the inputs stand for characters that the tokenizer does not know, which are all alike to "
+            """the model, such as '"', '{', '}', '<', '>'."""
+        ],
+    ),
+    "an unknown word in a hundred": ([*USUAL, {"text": "a film ☃", "label": "bad"}], {}, []),
+}  # fmt: skip
 
 
-def test_inputs_that_are_cut_are_told_however_few(read: Read):
-    """One in a hundred is one that is answered by its beginning."""
-    rows = [*_rows(*["good"] * 99), {"text": "film " * 40, "label": "bad"}]
-    (told,) = read(rows, max_length=16).warnings()
-    assert told == "Inputs with more than 16 tokens, whose rest is not read: 1 of 100; the longest has 42."
+@pytest.mark.parametrize("case", WARNINGS)
+def test_what_is_cut_or_unknown_is_told(read: Read, case: str):
+    """However few inputs are cut; an unknown word in a hundred, such as a face in a message, is usual."""
+    rows, changes, ends = WARNINGS[case]
+    told = list(read(rows, **changes).warnings())
+    assert [line[-len(end) :] for line, end in zip(told, ends, strict=True)] == ends
 
 
 def test_a_template_with_the_tasks_name_counts(read: Read):
@@ -71,20 +87,6 @@ def test_a_template_with_the_tasks_name_counts(read: Read):
     plain = read(rows, text=TextOptions(task_prefix=False)).inputs
     prefixed = read(rows, text=TextOptions(task_prefix=True)).inputs
     assert prefixed.longest > plain.longest
-
-
-def test_inputs_of_unknown_characters_are_told(read: Read):
-    """With the characters that are alike to the model."""
-    rows = [{"text": '{"film"} <good>', "label": "good"}, {"text": "film", "label": "bad"}]
-    (told,) = read(rows).warnings()
-    assert "of the tokens of the inputs stand for characters that the tokenizer does not know" in told
-    assert told.endswith(""" such as '"', '{', '}', '<', '>'.""")
-
-
-def test_an_unknown_word_in_a_hundred_is_usual(read: Read):
-    """Such as a face in a message."""
-    rows = [*[{"text": "a very good film", "label": "good"}] * 30, {"text": "a film ☃", "label": "bad"}]
-    assert list(read(rows).warnings()) == []
 
 
 def test_an_encoder_has_no_targets(read: Read, bert: Backbone):

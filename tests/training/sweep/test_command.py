@@ -26,17 +26,9 @@ def arguments(tables: Tables, tmp_path: Path) -> list[str]:
     task = tables["tasks"]["toy"]
     flags = {"task": "toy", **task, "backbone": tables["backbone"], "output": tmp_path / "out", "device": "cpu"}
     words = [f"--{name}={value}" for name, value in flags.items()]
-    words += [f"--seed={seed}" for seed in (0, 1, 2)] + ["--preset=lora", "--set=rank=1", "--set=rank=2"]
-    return [
-        "sweep",
-        *words,
-        "--size=16",
-        "--epochs=1",
-        "--batch-size=4",
-        "--max-length=32",
-        "--learning-rate=0.05",
-        "--workers=1",
-    ]
+    words += ["--seed=0", "--seed=1", "--seed=2", "--preset=lora", "--set=rank=1", "--set=rank=2", "--size=16"]
+    words += ["--epochs=1", "--batch-size=4", "--max-length=32", "--learning-rate=0.05", "--workers=1"]
+    return ["sweep", *words]
 
 
 @pytest.fixture
