@@ -16,8 +16,8 @@ from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.location import StoreLocation, require_own
 from peltier_store.registry.extensions.queue_records import StoredTraining, TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
-from peltier_training.service.job import conclude
-from peltier_training.service.messages import Delivered, Message, Refused, TrainingJob
+from peltier_training.service.job import train_job
+from peltier_training.service.messages import Completed, Message, Refused, TrainingJob
 from peltier_training.service.request import Machine
 
 TENANT = "default"
@@ -119,8 +119,8 @@ class Desk:
         (self.folder / name).write_bytes(data)
         return TrainingJob(self.folder, asked, Path(name), None, self.machine, **options)
 
-    def do(self, job: TrainingJob) -> Delivered | Refused:
-        return conclude(job, self.messages.append)
+    def do(self, job: TrainingJob) -> Completed | Refused:
+        return train_job(job, self.messages.append)
 
     def told(self, kind: type[Message]) -> list[Any]:
         return [message for message in self.messages if isinstance(message, kind)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from peltier_training.service import job as module
-from peltier_training.service.messages import Delivered, Message, Refused, Saved, TrainingJob
+from peltier_training.service.messages import Completed, Message, Refused, Saved, TrainingJob
 
 # A file in the directory of a job, which lets it go on to the next wait.
 GO = "go"
@@ -14,17 +14,17 @@ _PAUSE_SECONDS = 0.02
 
 def work_by_checkpoints(job: TrainingJob, send: Callable[[Message], None]) -> None:
     """In place of `child._work`: a job that waits after each checkpoint."""
-    conclude = module.conclude
+    train_job = module.train_job
 
-    def patiently(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
+    def patiently(job: TrainingJob, send: Callable[[Message], None]) -> Completed | Refused:
         def tell(message: Message) -> None:
             send(message)
             if isinstance(message, Saved):
                 _wait_for(job.directory / GO)
 
-        return conclude(job, tell)
+        return train_job(job, tell)
 
-    module.conclude = patiently
+    module.train_job = patiently
     module.run_job(job, send)
 
 

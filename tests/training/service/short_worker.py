@@ -11,12 +11,12 @@ from peltier_store.location import StoreLocation
 from peltier_store.registry.extensions import queue, training_holder
 from peltier_store.registry.extensions.registry import Registry
 from peltier_training.processes import choose_threads
-from peltier_training.service.hold import Pace, Place
+from peltier_training.service.lease import Intervals, WorkerContext
 from peltier_training.service.request import Machine
 from peltier_training.service.worker import TrainingWorker
 
 LEASE_SECONDS = 5.0
-PACE = Pace(idle_seconds=0.1, renew_seconds=0.3, checkpoint_seconds=0.2, patience_seconds=3.0)
+INTERVALS = Intervals(idle_seconds=0.1, renew_seconds=0.3, checkpoint_seconds=0.2, patience_seconds=3.0)
 
 
 async def work(store: str, registry: str, backbone: str, name: str) -> None:
@@ -26,7 +26,9 @@ async def work(store: str, registry: str, backbone: str, name: str) -> None:
     location = StoreLocation.of(store, registry)
     blobs = await asyncio.to_thread(Blobs.open, location.blobs)
     opened = await Registry.open(location.registry)
-    worker = TrainingWorker(Place(opened, blobs, name, PACE), Machine(backbone, "cpu", threads=choose_threads(1)))
+    worker = TrainingWorker(
+        WorkerContext(opened, blobs, name, INTERVALS), Machine(backbone, "cpu", threads=choose_threads(1))
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     try:
         await worker.run()

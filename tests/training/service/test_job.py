@@ -16,15 +16,15 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.report.report import Report
 from peltier_training.service import job
 from peltier_training.service.budget import Deadline
-from peltier_training.service.messages import ARCHIVE, ASKED, Checked, Delivered, Evaluating, Progressed, Refused, Saved
+from peltier_training.service.messages import ARCHIVE, ASKED, Checked, Completed, Evaluating, Progressed, Refused, Saved
 from peltier_training.service.observer import Observer
 
 from tests.training.service.conftest import Desk, jsonl, praise, request
 
 
-def delivered(desk: Desk, data: bytes, asked: dict[str, Any], **options: Any) -> Delivered:
+def delivered(desk: Desk, data: bytes, asked: dict[str, Any], **options: Any) -> Completed:
     found = desk.do(desk.job(data, asked, **options))
-    assert isinstance(found, Delivered), found
+    assert isinstance(found, Completed), found
     return found
 
 
@@ -59,7 +59,7 @@ def test_a_csv_file_and_a_validation_file_are_read(desk: Desk):
     text = "text,label\n" + "".join(f"{row['text']},{row['label']}\n" for row in praise(40))
     (desk.folder / "validation.jsonl").write_bytes(jsonl(praise(12, seed=5)))
     job = replace(desk.job(text.encode(), request(), name="train.csv"), validation=Path("validation.jsonl"))
-    assert isinstance(desk.do(job), Delivered)
+    assert isinstance(desk.do(job), Completed)
     assert desk.told(Checked)[0].preflight["rows"] == {"train": 40, "validation": 12}
 
 

@@ -10,7 +10,7 @@ import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation, require_own
 from peltier_store.registry.extensions.registry import Registry
-from peltier_training.service.messages import ARCHIVE, Delivered
+from peltier_training.service.messages import ARCHIVE, Completed
 from peltier_training.service.request import Machine
 
 from tests.support.postgres_server import PostgresServer
@@ -43,7 +43,7 @@ async def test_killed_workers_lose_nothing(queue: Queue, machine: Machine, desk:
     expected, start = {}, time.monotonic()
     for asked in ASKED:
         found = desk.do(desk.job(DATA, asked))
-        assert isinstance(found, Delivered)
+        assert isinstance(found, Completed)
         (desk.folder / ARCHIVE).unlink()
         expected[asked.get("seed", 0)] = (desk.folder / found.artifact).read_bytes()
     seconds = (time.monotonic() - start) / len(ASKED)

@@ -27,8 +27,8 @@ from peltier_store.registry.records import Quotas
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker
-from peltier_training.service.hold import Pace, Place
-from peltier_training.service.job import conclude
+from peltier_training.service.job import train_job
+from peltier_training.service.lease import Intervals, WorkerContext
 from peltier_training.service.messages import Message, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.worker import TrainingWorker, open_scratch
@@ -37,7 +37,7 @@ from sqlalchemy import update
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.patient_job import GO, work_by_checkpoints
 
-PACE = Pace(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
+INTERVALS = Intervals(idle_seconds=0.05, renew_seconds=0.05, checkpoint_seconds=0.0, patience_seconds=5.0)
 # It would take hours.
 ENDLESS = request(settings={"epochs": 10_000})
 MakeWorker = Callable[..., TrainingWorker]
@@ -61,7 +61,7 @@ class LocalChildren:
             messages.append(Died(-9))
         else:
             with chdir(job.directory):
-                messages.append(conclude(job, messages.append))
+                messages.append(train_job(job, messages.append))
         yield SimpleNamespace(read=partial(next, iter(messages)))
 
 
@@ -80,9 +80,9 @@ def make_worker(queue: Queue, machine: Machine, scratch: Path, monkeypatch: pyte
     """`make_worker(name, …)`: a worker on the queue, whose rows are in the folder `scratch`."""
     monkeypatch.setattr("peltier_training.service.worker.open_scratch", partial(open_scratch, scratch))
 
-    def make(name: str = "w1", *, once: bool = True, pace: Pace = PACE) -> TrainingWorker:
-        place = Place(queue.registry, queue.blobs, name, pace)
-        return TrainingWorker(place, machine, once=once)
+    def make(name: str = "w1", *, once: bool = True, intervals: Intervals = INTERVALS) -> TrainingWorker:
+        context = WorkerContext(queue.registry, queue.blobs, name, intervals)
+        return TrainingWorker(context, machine, once=once)
 
     return make
 
@@ -305,7 +305,7 @@ async def test_outages_are_waited_for(queue: Queue, make_worker: MakeWorker, mon
     ):
         for name in names:
             monkeypatch.setattr(place, name, failing_first(getattr(place, name), kind))
-    monkeypatch.setattr("peltier_training.service.hold._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("peltier_training.service.lease._RETRY_SECONDS", 0.01)
     training = None
     while training is None:
         try:
@@ -331,10 +331,10 @@ def failing_first(work: Any, kind: type[Exception]) -> Any:
 
 
 @pytest.mark.slow
-async def test_a_registry_that_stays_away_ends_the_hold(queue, make_worker, monkeypatch):
+async def test_a_registry_that_stays_away_ends_the_lease(queue, make_worker, monkeypatch):
     """Before another worker may claim the training, its process is killed."""
     training = await queue.add(jsonl(praise()), ENDLESS)
-    async with running(make_worker(once=False, pace=replace(PACE, patience_seconds=0.3))):
+    async with running(make_worker(once=False, intervals=replace(INTERVALS, patience_seconds=0.3))):
         await until(queue, training, lambda found: found.progress)
         with monkeypatch.context() as patch:
 

@@ -24,7 +24,7 @@ from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.objective import Objective
-from peltier_training.fit.trainer import History, JudgedTrainer, conduct, create_arguments
+from peltier_training.fit.trainer import History, JudgedTrainer, create_arguments, run_trainer
 from peltier_training.learners import start_at_mean
 from peltier_training.report.cost import ParameterCounts
 from peltier_training.report.report import Subject
@@ -124,7 +124,7 @@ class BaselineTrainer(JudgedTrainer):
 
     def fit(self, callbacks: Sequence[TrainerCallback] = ()) -> History:
         """Train, and leave the best epoch in the model."""
-        history = conduct(self._run, self, callbacks=callbacks)
+        history = run_trainer(self._run, self, callbacks=callbacks)
         assert self._best is not None, "every epoch is measured"
         with torch.no_grad():
             for name, parameter in self._tuned.named_parameters():

@@ -296,7 +296,7 @@ def fit(  # noqa: PLR0913 - the last is for callers that watch the steps
         trainer = JudgedAdapterTrainer(judge=judge, **options)
     if run.pass_bytes is not None:
         trainer.memory.check(_sizes(rows), run.pass_bytes)
-    return conduct(run, trainer, checkpoint, callbacks)
+    return run_trainer(run, trainer, checkpoint, callbacks)
 
 
 def _sizes(rows: EncodedRows | Sequence[TextRow]) -> list[Size]:
@@ -316,7 +316,7 @@ def diverged(run: Run) -> TrainingError:
     return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
 
 
-def conduct(
+def run_trainer(
     run: Run, trainer: Trainer, checkpoint: str | None = None, callbacks: Sequence[TrainerCallback] = ()
 ) -> History:
     """Train to the end, from `checkpoint` if given, with progress on stderr. `callbacks` are called after its own."""

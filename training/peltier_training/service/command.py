@@ -16,7 +16,7 @@ from peltier_store.registry.extensions.queue import create_holder_name
 from peltier_store.registry.extensions.registry import Registry
 
 from peltier_training.processes import ThreadsOption, choose_threads
-from peltier_training.service.hold import Place
+from peltier_training.service.lease import WorkerContext
 from peltier_training.service.request import Machine
 from peltier_training.service.worker import TrainingWorker
 
@@ -59,7 +59,7 @@ async def _work(location: StoreLocation, machine: Machine, name: str, *, once: b
     registry = await Registry.open(location.registry)
     try:
         await require_own(registry, blobs)
-        running = TrainingWorker(Place(registry, blobs, name), machine, once=once)
+        running = TrainingWorker(WorkerContext(registry, blobs, name), machine, once=once)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.stop)

@@ -24,7 +24,7 @@ from peltier_training.service.messages import (
     ARCHIVE,
     ASKED,
     Checked,
-    Delivered,
+    Completed,
     Evaluating,
     Message,
     Refused,
@@ -43,10 +43,10 @@ def run_job(job: TrainingJob, send: Callable[[Message], None]) -> None:
     os.chdir(job.directory)  # messages have the names of files without the folders of this machine
     write_output_to(Path(_LOG))
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the machine, which a killed process leaves behind
-    send(conclude(job, send))
+    send(train_job(job, send))
 
 
-def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | Refused:
+def train_job(job: TrainingJob, send: Callable[[Message], None]) -> Completed | Refused:
     """The result of a job in the current directory. Every error becomes a reason."""
     try:
         return _train(job, send)
@@ -59,7 +59,7 @@ def conclude(job: TrainingJob, send: Callable[[Message], None]) -> Delivered | R
         return Refused(reason, traceback.format_exc())
 
 
-def _train(job: TrainingJob, send: Callable[[Message], None]) -> Delivered:
+def _train(job: TrainingJob, send: Callable[[Message], None]) -> Completed:
     request = RequestedTraining.read(job.request)
     prepared = _prepare(job, request)
     preflight = Preflight(prepared, job.seconds_per_token)
@@ -74,7 +74,7 @@ def _train(job: TrainingJob, send: Callable[[Message], None]) -> Delivered:
     send(Evaluating())
     result = finish(learned)
     tokens = learned.history.epochs * preflight.tokens_per_epoch
-    return Delivered(
+    return Completed(
         artifact=prepared.run.output,
         report=report_paths(prepared.run.output)[0],
         metrics=result.metrics,

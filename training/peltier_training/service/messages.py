@@ -56,7 +56,7 @@ class Evaluating:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class Completed:
     """The artifact and its report, files in the job's directory. `seconds_per_token` was
     measured."""
 
@@ -74,4 +74,4 @@ class Refused:
     trace: str | None = None
 
 
-Message = Checked | Progressed | Saved | Evaluating | Delivered | Refused | Died
+Message = Checked | Progressed | Saved | Evaluating | Completed | Refused | Died

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _LOWEST_PRIORITY = 19
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
-# A worker that gives back its training waits up to 5 s for a checkpoint of the next step (`Pace.grace_seconds`).
+# A worker that gives back its training waits up to 5 s for a checkpoint of the next step (`Intervals.grace_seconds`).
 MAX_STOP_SECONDS = 10.0
 # Packages of the extra that serving does not need.
 _PACKAGES = ("accelerate", "transformers")

@@ -14,32 +14,32 @@ from peltier_store.registry.extensions import training_holder
 from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.trainings import TrainingRegistry
 from peltier_store.registry.records import Quotas
-from peltier_training.service.hold import Hold, Pace, Place
+from peltier_training.service.lease import Intervals, TrainingLease, WorkerContext
 from peltier_training.service.messages import ASKED, Evaluating, Saved
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until
 
-_OFTEN = Pace(renew_seconds=0.01)
+_OFTEN = Intervals(renew_seconds=0.01)
 
 
-async def held(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
-    """The hold of worker w1 on the training that waits."""
+async def leased(queue: Queue, archive: Path, intervals: Intervals = _OFTEN) -> TrainingLease:
+    """The lease of worker w1 on the training that waits."""
     claimed = await queue.registry.trainings.claim("w1")
-    return Hold(Place(queue.registry, queue.blobs, "w1", pace), claimed, archive)
+    return TrainingLease(WorkerContext(queue.registry, queue.blobs, "w1", intervals), claimed, archive)
 
 
 async def test_the_lease_is_renewed_until_a_stopped_training_has_ended(queue: Queue, tmp_path: Path):
     """A training that shares its process may be in its final evaluation; then its worker gives it back."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await held(queue, tmp_path / "archive")
+    lease = await leased(queue, tmp_path / "archive")
     ended = asyncio.Event()
-    waiting = asyncio.create_task(hold.keep_until([asyncio.create_task(ended.wait())]))
+    waiting = asyncio.create_task(lease.keep_until([asyncio.create_task(ended.wait())]))
     await renewed(queue, sent)
     assert not waiting.done()
     ended.set()
     await waiting
-    await hold.give_back()
+    await lease.give_back()
     assert (await queue.find(sent)).state == "queued"
 
 
@@ -56,44 +56,44 @@ async def test_a_lost_lease_ends_no_wait(queue: Queue, tmp_path: Path, monkeypat
         raise lost.value
 
     monkeypatch.setattr(queue.registry.trainings, "renew", refused)
-    hold = Hold(Place(queue.registry, queue.blobs, "another", _OFTEN), claimed, tmp_path / "archive")
+    lease = TrainingLease(WorkerContext(queue.registry, queue.blobs, "another", _OFTEN), claimed, tmp_path / "archive")
 
     async def be_refused_twice() -> None:
         for _ in range(2):
             await refusals.acquire()
 
     task = asyncio.create_task(be_refused_twice())
-    await hold.keep_until([task])
+    await lease.keep_until([task])
     assert task.done()
 
 
 async def test_a_cancellation_while_the_artifact_is_stored_counts(queue, tmp_path, monkeypatch):
     """The worker has asked for the owner's wish before, and nothing is published."""
     sent = await queue.add(jsonl(praise()), request())
-    hold, put = await held(queue, tmp_path / "archive", Pace()), queue.blobs.put
+    lease, put = await leased(queue, tmp_path / "archive", Intervals()), queue.blobs.put
 
     async def slowly(data: bytes) -> str:
         await queue.registry.trainings.cancel(TENANT, sent.id, actor="a")
         return await put(data)
 
     monkeypatch.setattr(queue.blobs, "put", slowly)
-    await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
+    await lease.complete(b"artifact", "{}", {"accuracy": 1.0})
     assert (await queue.find(sent)).state == "cancelled"
     assert await queue.registry.trainings.claim_publishing("r1") is None
 
 
-async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Path):
+async def test_minutes_that_are_used_up_end_the_lease(queue: Queue, tmp_path: Path):
     """The process is asked for a checkpoint, with which the training waits: each claim brings it on."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await minutes_used_up(queue, tmp_path / "archive")
+    lease = await minutes_used_up(queue, tmp_path / "archive")
     (tmp_path / "archive").write_bytes(b"checkpoint")
-    assert await hold.keep() == "wait"
-    waiting = asyncio.create_task(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(3600))], "wait"))
+    assert await lease.keep() == "wait"
+    waiting = asyncio.create_task(lease.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(3600))], "wait"))
     while not (tmp_path / ASKED).exists():  # noqa: ASYNC110 - a file has no event
         await asyncio.sleep(0.01)
-    hold.tell(Saved(step=5))
+    lease.handle(Saved(step=5))
     await waiting
-    await hold.stop("wait")
+    await lease.stop("wait")
     found = await queue.find(sent)
     assert (found.state, found.holder) == ("queued", None)
     assert found.checkpoint_digest == digest_of(b"checkpoint")
@@ -104,11 +104,11 @@ async def test_minutes_that_are_used_up_end_the_hold(queue: Queue, tmp_path: Pat
 async def test_a_process_that_saves_nothing_gets_a_grace(queue, tmp_path, wish, is_longer):
     """A longer one for a final evaluation, which would begin anew, and only for lack of minutes."""
     sent = await queue.add(jsonl(praise()), request())
-    pace = Pace(renew_seconds=0.01, grace_seconds=0.01, evaluation_seconds=3600)
-    hold = await minutes_used_up(queue, tmp_path / "archive", pace)
-    await asyncio.wait_for(hold.wait_for_checkpoint([], wish), 60)
-    hold.tell(Evaluating())
-    waiting = asyncio.create_task(hold.wait_for_checkpoint([], wish))
+    intervals = Intervals(renew_seconds=0.01, grace_seconds=0.01, evaluation_seconds=3600)
+    lease = await minutes_used_up(queue, tmp_path / "archive", intervals)
+    await asyncio.wait_for(lease.wait_for_checkpoint([], wish), 60)
+    lease.handle(Evaluating())
+    waiting = asyncio.create_task(lease.wait_for_checkpoint([], wish))
     if is_longer:
         for _ in range(2):
             await renewed(queue, sent)
@@ -120,14 +120,14 @@ async def test_a_process_that_saves_nothing_gets_a_grace(queue, tmp_path, wish, 
 async def test_a_training_that_ends_within_its_grace_has_ended(queue: Queue, tmp_path: Path):
     """Nobody waits for a checkpoint then."""
     await queue.add(jsonl(praise()), request())
-    hold = await minutes_used_up(queue, tmp_path / "archive", Pace(grace_seconds=3600))
-    await asyncio.wait_for(hold.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(0))], "wait"), 60)
+    lease = await minutes_used_up(queue, tmp_path / "archive", Intervals(grace_seconds=3600))
+    await asyncio.wait_for(lease.wait_for_checkpoint([asyncio.create_task(asyncio.sleep(0))], "wait"), 60)
 
 
 async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(queue, tmp_path, monkeypatch):
     """It is sent again and again until an answer comes."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await held(queue, tmp_path / "archive", Pace(renew_seconds=0.01, patience_seconds=1e6))
+    lease = await leased(queue, tmp_path / "archive", Intervals(renew_seconds=0.01, patience_seconds=1e6))
     renew, num_lost = TrainingRegistry.renew, 3
 
     async def lose(self: TrainingRegistry, *given: Any, **more: Any) -> str | None:
@@ -140,15 +140,15 @@ async def test_a_renewal_whose_answer_is_lost_counts_its_seconds_once(queue, tmp
 
     monkeypatch.setattr(TrainingRegistry, "renew", lose)
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 10_000)
-    monkeypatch.setattr("peltier_training.service.hold.time", later)
-    assert await hold.keep() == "pause"
+    monkeypatch.setattr("peltier_training.service.lease.time", later)
+    assert await lease.keep() == "pause"
     assert 10_000 <= (await queue.find(sent)).seconds < 20_000
 
 
 async def test_a_cancelled_renewal_counts_its_seconds_once(queue, tmp_path, monkeypatch):
     """The registry stores it, though nobody waits for the answer."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await held(queue, tmp_path / "archive", Pace())
+    lease = await leased(queue, tmp_path / "archive", Intervals())
     begun, may_end, renew = threading.Event(), threading.Event(), training_holder.renew
 
     def slowly(*given: Any) -> str | None:
@@ -158,21 +158,21 @@ async def test_a_cancelled_renewal_counts_its_seconds_once(queue, tmp_path, monk
 
     monkeypatch.setattr(training_holder, "renew", slowly)
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 10_000)
-    monkeypatch.setattr("peltier_training.service.hold.time", later)
-    kept = asyncio.create_task(hold.keep())
+    monkeypatch.setattr("peltier_training.service.lease.time", later)
+    kept = asyncio.create_task(lease.keep())
     assert await asyncio.to_thread(begun.wait, 60)
     kept.cancel()
     may_end.set()
     await asyncio.wait([kept])
-    await hold.give_back()
+    await lease.give_back()
     assert 10_000 <= (await queue.find(sent)).seconds < 20_000
 
 
 async def test_a_trained_adapter_is_published_though_the_minutes_are_used_up(queue: Queue, tmp_path: Path):
     """The last step took them."""
     sent = await queue.add(jsonl(praise()), request())
-    hold = await minutes_used_up(queue, tmp_path / "archive")
-    await hold.deliver(b"artifact", "{}", {"accuracy": 1.0})
+    lease = await minutes_used_up(queue, tmp_path / "archive")
+    await lease.complete(b"artifact", "{}", {"accuracy": 1.0})
     assert (await queue.find(sent)).state == "publishing"
 
 
@@ -182,31 +182,31 @@ async def renewed(queue: Queue, training: StoredTraining) -> None:
     await until(queue, training, lambda found: found.lease_expires_at > now)
 
 
-async def minutes_used_up(queue: Queue, archive: Path, pace: Pace = _OFTEN) -> Hold:
-    """The hold of a training whose tenant has no minutes left since it was claimed."""
-    hold = await held(queue, archive, pace)
+async def minutes_used_up(queue: Queue, archive: Path, intervals: Intervals = _OFTEN) -> TrainingLease:
+    """The lease of a training whose tenant has no minutes left since it was claimed."""
+    lease = await leased(queue, archive, intervals)
     await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
-    return hold
+    return lease
 
 
-async def test_a_checkpoint_beyond_the_quota_ends_the_hold(queue: Queue, tmp_path: Path):
+async def test_a_checkpoint_beyond_the_quota_ends_the_lease(queue: Queue, tmp_path: Path):
     """The one before is kept, also if the training pauses then; its log has the reason."""
     sent = await queue.add(jsonl(praise()), request())
     stored = (await queue.registry.usage(TENANT)).stored_bytes
     await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=stored + 9), actor="a")
-    hold = await held(queue, tmp_path / "archive", Pace(renew_seconds=0.01, checkpoint_seconds=0.0))
+    lease = await leased(queue, tmp_path / "archive", Intervals(renew_seconds=0.01, checkpoint_seconds=0.0))
     for step, size in ((1, 9), (2, 10)):
         (tmp_path / "archive").write_bytes(b"c" * size)
-        hold.tell(Saved(step))
-        kept = asyncio.create_task(hold.keep())
+        lease.handle(Saved(step))
+        kept = asyncio.create_task(lease.keep())
         if step == 1:
             await until(queue, sent, lambda found: found.checkpoint_bytes == 9)
             kept.cancel()
             await asyncio.wait([kept])
     with pytest.raises(QuotaReached, match="so 1 more do not fit"):
         await asyncio.wait_for(kept, 60)
-    hold.tell(Saved(3))
-    await hold.stop("pause")
+    lease.handle(Saved(3))
+    await lease.stop("pause")
     found = await queue.find(sent)
     assert (found.state, found.checkpoint_bytes) == ("paused", 9)
     assert "A checkpoint is not saved: tenant 'default' has stored" in (await queue.log(sent, "message"))[0]

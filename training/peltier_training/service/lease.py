@@ -33,7 +33,7 @@ _RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Pace:
+class Intervals:
     """How often a worker asks for work and renews a lease, the least time between two stored checkpoints, and how long
     it tries to reach a registry or blob store that fails. A lease is longer than all of them (`LEASE`).
 
@@ -49,25 +49,25 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerContext:
     """What a worker reads and writes."""
 
     registry: Registry
     blobs: Blobs
     worker: str
-    pace: Pace = Pace()
+    intervals: Intervals = Intervals()
 
 
-class Hold:
+class TrainingLease:
     """The claim of a worker on a training, with the checkpoints that its process packs into `archive`."""
 
-    def __init__(self, place: Place, training: StoredTraining, archive: Path) -> None:
+    def __init__(self, context: WorkerContext, training: StoredTraining, archive: Path) -> None:
         self.training = training
-        self._place, self._archive = place, archive
+        self._context, self._archive = context, archive
         # What the next renewal stores.
         self._events: list[NewEvent] = []
         self._latest: dict[str, Any] = {}
-        self._in_turn, self._hurry = asyncio.Lock(), asyncio.Event()
+        self._in_turn, self._renew_soon = asyncio.Lock(), asyncio.Event()
         self._has_ended = False
         # The step of a checkpoint that is not being stored yet.
         self._new_step: int | None = None
@@ -78,13 +78,13 @@ class Hold:
         self._refusal: QuotaReached | None = None
         self._stored_at = self._begun_at = self._renewed_at = time.monotonic()
 
-    def tell(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         """Have what the process tells stored with the next renewal."""
         match message:
             case Checked(preflight):
                 self._latest["preflight"] = preflight
                 self._events.append(NewEvent("preflight", describe(preflight), preflight))
-                self._hurry.set()
+                self._renew_soon.set()
             case Progressed(progress, is_validation):
                 self._latest["progress"] = progress
                 if is_validation:
@@ -95,7 +95,7 @@ class Hold:
             case Evaluating():
                 self._latest["state"] = "evaluating"
                 self._is_evaluating = True
-                self._hurry.set()
+                self._renew_soon.set()
 
     def note(self, sentence: str) -> None:
         """Write a sentence into the training's log."""
@@ -110,15 +110,15 @@ class Hold:
             if self._refusal is not None:
                 raise self._refusal
             try:
-                await asyncio.wait_for(self._hurry.wait(), self._place.pace.renew_seconds)
+                await asyncio.wait_for(self._renew_soon.wait(), self._context.intervals.renew_seconds)
             except TimeoutError:
                 continue
 
     async def wait_for_checkpoint(self, ends: Sequence[asyncio.Task[Any]], wish: str | None) -> None:
         """Ask the process of a training that has to stop for a checkpoint. Wait until there is one or one of `ends` is
         done, for the grace at most."""
-        pace, self._saved = self._place.pace, asyncio.Event()
-        seconds = pace.evaluation_seconds if wish == "wait" and self._is_evaluating else pace.grace_seconds
+        intervals, self._saved = self._context.intervals, asyncio.Event()
+        seconds = intervals.evaluation_seconds if wish == "wait" and self._is_evaluating else intervals.grace_seconds
         (self._archive.parent / ASKED).touch()
         saved = asyncio.create_task(self._saved.wait())
         waiting = asyncio.wait((*ends, saved), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -126,17 +126,17 @@ class Hold:
         saved.cancel()
 
     async def keep_until(self, tasks: Collection[asyncio.Task[Any]]) -> None:
-        """Renew the lease until `tasks` have ended. Whoever ends the hold then learns of a lost lease."""
+        """Renew the lease until `tasks` have ended. Whoever ends the lease then learns of a lost lease."""
         left = set(tasks)
         while left:
-            _, left = await asyncio.wait(left, timeout=self._place.pace.renew_seconds)
+            _, left = await asyncio.wait(left, timeout=self._context.intervals.renew_seconds)
             if left:
                 with suppress(LeaseLost, RegistryGone):
                     await self._renew()
 
-    async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work` in the registry or the blob store, which is tried again while they fail."""
-        end = time.monotonic() + self._place.pace.patience_seconds
+        end = time.monotonic() + self._context.intervals.patience_seconds
         while True:
             try:
                 return await work()
@@ -154,7 +154,7 @@ class Hold:
         await self._end(lambda seconds: self._trainings.release(*self._key, seconds=seconds))
 
     async def stop(self, wish: str) -> None:
-        """End the hold before the training ends, for a reason that `keep` has returned."""
+        """End the lease before the training ends, for a reason that `keep` has returned."""
         if wish != "cancel":
             await self._store_last_checkpoint()
         state = {"pause": "paused", "cancel": "cancelled", "wait": "queued"}[wish]
@@ -167,7 +167,7 @@ class Hold:
         settle = self._trainings.settle
         await self._end(lambda seconds: settle(*self._key, state="failed", reason=plain, seconds=seconds))
 
-    async def deliver(self, artifact: bytes, report: str, metrics: Mapping[str, float]) -> None:
+    async def complete(self, artifact: bytes, report: str, metrics: Mapping[str, float]) -> None:
         """Store the artifact and have it published, unless the owner has another wish by now. Raises QuotaReached if
         it does not fit."""
         if (wish := await self._renew()) in ("pause", "cancel"):
@@ -176,7 +176,7 @@ class Hold:
         settle = self._trainings.settle
         results: dict[str, Any] = {"metrics": metrics, "report": report, "artifact_bytes": len(artifact)}
         while True:
-            reservation = await self.insist(lambda: self._store(artifact))
+            reservation = await self.retry(lambda: self._store(artifact))
             results["artifact"] = reservation
             try:
                 await self._end(lambda seconds: settle(*self._key, state="publishing", seconds=seconds, **results))
@@ -186,11 +186,11 @@ class Hold:
 
     @property
     def _trainings(self) -> Any:
-        return self._place.registry.trainings
+        return self._context.registry.trainings
 
     @property
     def _key(self) -> tuple[str, str]:
-        return self.training.id, self._place.worker
+        return self.training.id, self._context.worker
 
     @property
     def _seconds(self) -> float:
@@ -198,16 +198,16 @@ class Hold:
         return self.training.seconds + time.monotonic() - self._begun_at
 
     async def _end(self, work: Callable[[float], Awaitable[None]]) -> None:
-        """End the hold. No renewal follows."""
+        """End the lease. No renewal follows."""
         async with self._in_turn:
-            await self.insist(lambda: work(self._seconds))
+            await self.retry(lambda: work(self._seconds))
             self._has_ended = True
 
     async def _renew(self) -> str | None:
         async with self._in_turn:
             if self._has_ended:
                 return None
-            self._hurry.clear()
+            self._renew_soon.clear()
             return await self._renew_now(self._stored_checkpoint())
 
     async def _renew_now(self, stored: "_StoredCheckpoint | None") -> str | None:
@@ -234,7 +234,7 @@ class Hold:
             self._keep(told, latest)
             if stored is not None and self._new_step is None:
                 self._new_step = stored.step
-            if now - self._renewed_at > self._place.pace.patience_seconds:
+            if now - self._renewed_at > self._context.intervals.patience_seconds:
                 raise LeaseLost(f"the lease of {self.training.id} could not be renewed: {error}") from None
             return None
         self._renewed_at = now
@@ -253,7 +253,7 @@ class Hold:
                 stored = task.result()
             else:
                 logger.warning("%s: a checkpoint is not stored: %s", self.training.id, task.exception())
-        is_due = time.monotonic() - self._stored_at >= self._place.pace.checkpoint_seconds
+        is_due = time.monotonic() - self._stored_at >= self._context.intervals.checkpoint_seconds
         if self._new_step is not None and self._storing is None and is_due and self._refusal is None:
             self._stored_at = time.monotonic()
             self._storing = asyncio.create_task(self._store_archive(self._new_step))
@@ -280,8 +280,8 @@ class Hold:
 
     async def _store(self, data: bytes) -> Reservation:
         digest = await asyncio.to_thread(digest_of, data)
-        reservation = await self._place.registry.reserve(digest)
-        await self._place.blobs.put(data)
+        reservation = await self._context.registry.reserve(digest)
+        await self._context.blobs.put(data)
         return reservation
 
     def abandon(self) -> None:
