@@ -13,10 +13,11 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from peltier_store.registry.extensions.queue_records import StoredTraining
+from typer import Option
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, open_queue, praise, request
 
@@ -171,7 +172,10 @@ async def _run(store: Path, backbone: str, kills: int, seed: int) -> dict[str, A
     }
 
 
-def main(*, store, backbone, kills=200, seed=0) -> None:
+def main(
+    *, store: Annotated[Path, Option()], backbone: Annotated[str, Option()], kills: Annotated[int, Option()] = 200,
+    seed: Annotated[int, Option()] = 0,
+) -> None:  # fmt: skip
     """Print what happened."""
     print(asyncio.run(_run(store, backbone, kills, seed)))
 
