@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_client.protocol.reports import MAX_REPORT_BYTES, TrainingReport
+from peltier_client.protocol.reports import MAX_REPORT_BYTES, ReportCount, TrainingReport
 from peltier_training.delivery import write_file
 from peltier_training.errors import TrainingError
 from peltier_training.report import plots
 from peltier_training.report.answers import Confusion, LabelScores, Mistake, Sample
 from peltier_training.report.caveats import Majority
-from peltier_training.report.cost import Cost, ParameterCounts, PartParameters
+from peltier_training.report.cost import Cost, ParameterCounts
 from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.page import most_confused, render, report_paths, to_json, weakest_first
 from peltier_training.report.report import ArtifactFile, CurvePoint, Curves, GateMap, Report, Resolved
@@ -44,7 +44,7 @@ def _numbers(count: int) -> list[str]:
 
 def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> Report:
     """A report with something in every section that `changes` names."""
-    part = PartParameters(part="lora", parameters=1000, percent=0.1)
+    part = ReportCount(part="lora", parameters=1000, percent=0.1)
     points = tuple(CurvePoint(step=step, epoch=step / 3, value=1 / step) for step in range(1, 7))
     own = {
         "name": "toy", "preset": "lora", "metrics": {"accuracy": 0.9}, "metric": "accuracy",

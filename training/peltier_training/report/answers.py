@@ -9,6 +9,7 @@ from peltier_adapters.answers.labels import scores
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.protocol.reports import ReportLabel
 from peltier_client.quality.metrics import score_answer
 
 from peltier_training.data.gold import GoldEntity, describe_entities
@@ -115,15 +116,9 @@ def _spread(num: int, most: int) -> list[int]:
     return list(range(num)) if num <= most else [number * num // most for number in range(most)]
 
 
-class LabelScores(Spec):
+class LabelScores(ReportLabel):
     """Precision, recall and F1 of one label. `rows` are its validation rows, or its entities in them. Precision is None
     for a label that was never predicted, recall for one without rows, and F1 if both are None."""
-
-    label: str
-    rows: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
 
     @classmethod
     def of_confusion(cls, confusion: Confusion) -> "tuple[LabelScores, ...]":

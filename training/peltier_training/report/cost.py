@@ -5,9 +5,9 @@ import sys
 import time
 
 import torch
-from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import Parts, count_parameters
 from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_client.protocol.reports import ReportCost, ReportCount, ReportParameters
 from torch import nn
 
 from peltier_training.fit.trainer import History
@@ -15,22 +15,13 @@ from peltier_training.fit.trainer import History
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
 
 
-class Cost(Spec):
+class Cost(ReportCost):
     """`threads` counts CPU threads. `seconds_per_epoch` covers training without validation, None if a resumed run had
     no epoch left. `total_seconds` is the time from the start to the artifact, or to a baseline's metrics.
 
     `memory_bytes` is the process's peak of resident memory until the end of training, with loading and validation (and
     the copy in which a T5 baseline is validated). `device_memory_bytes` is the peak of tensors on a CUDA device.
     """
-
-    device: str
-    dtype: str
-    threads: int | None = None
-    seconds_per_epoch: float | None
-    training_seconds: float
-    total_seconds: float
-    memory_bytes: int
-    device_memory_bytes: int | None
 
 
 class Meter:
@@ -63,22 +54,9 @@ def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-class PartParameters(Spec):
-    """The served parameters of one part, and their percentage of the backbone's."""
-
-    part: str
-    parameters: int
-    percent: float
-
-
-class ParameterCounts(Spec):
+class ParameterCounts(ReportParameters):
     """`total` excludes the head, as in the papers; `trained` counts the optimizer's parameters, including the head, all
     experts of AdaMix and the MLP of a prefix."""
-
-    backbone: int
-    parts: tuple[PartParameters, ...]
-    total: PartParameters
-    trained: PartParameters
 
     @classmethod
     def create(
@@ -88,11 +66,11 @@ class ParameterCounts(Spec):
         trained = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
         return cls(
             backbone=config.num_parameters,
-            parts=tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts),
+            parts=[_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts],
             total=_row("total", count_parameters(parts, config) if total is None else total, config),
             trained=_row("trained", trained, config),
         )
 
 
-def _row(name: str, counted: int, config: BackboneConfig) -> PartParameters:
-    return PartParameters(part=name, parameters=counted, percent=100 * counted / config.num_parameters)
+def _row(name: str, counted: int, config: BackboneConfig) -> ReportCount:
+    return ReportCount(part=name, parameters=counted, percent=100 * counted / config.num_parameters)
