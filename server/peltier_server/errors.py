@@ -1,16 +1,14 @@
 """HTTP responses for all errors."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
-from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -24,7 +22,6 @@ from peltier_client.errors import (
     Forbidden,
     InferenceFailed,
     InvalidInput,
-    MethodNotAllowed,
     NotFound,
     NotReady,
     PeltierError,
@@ -58,13 +55,9 @@ from peltier_store.registry.errors import (
 )
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 from starlette.types import Scope
 
 from peltier_server import retry_hints
-from peltier_server.context import context_of
-
-logger = logging.getLogger(__name__)
 
 # The errors of any request of a route that needs a scope and is counted by quotas, and of one for a task.
 _SCOPED_ERRORS = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -76,7 +69,6 @@ TASK_ERRORS = (
     Unavailable,
     DeadlinePassed,
 )
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
 # Callers choose the names of keys. Those of the protocol are much shorter.
@@ -197,41 +189,6 @@ def to_wire(error: Exception) -> PeltierError:
             return _from_store(error)
         case _:
             return _failure()
-
-
-# The exceptions that a route may raise; any other exception is a fault of the server.
-ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
-
-
-async def answer_error(request: Request, error: Exception) -> Response:
-    """The answer to a request whose route raised one of `ANSWERED`."""
-    if isinstance(error, ClientGone):
-        return Response(status_code=ClientGone.status)
-    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return _method_not_allowed(request)
-    wire = to_wire(error)
-    _log(context_of(request.scope).request_id, error, wire)
-    return error_response(wire, request.scope)
-
-
-def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
-    if isinstance(error, (PeltierError, RefusedBody, *STORE_GONE)):
-        return
-    if isinstance(error, STORE_FULL) or (isinstance(wire, Unavailable) and isinstance(error, AdapterError)):
-        # Other requests fail in this way too until the store is back, and a traceback adds nothing to the message.
-        logger.warning("request %s: %s", request_id, error)
-    elif isinstance(wire, ServerError | Unavailable):
-        logger.error("request %s failed", request_id, exc_info=error)
-
-
-def _method_not_allowed(request: Request) -> Response:
-    # The framework's own Allow header names only the methods of the first route at the address; there may be several
-    # routes.
-    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
-    routes = request.app.routes
-    allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
-    error = MethodNotAllowed(f"this address accepts {allowed}, not {request.method}")
-    return error_response(error, request.scope, {"allow": allowed.replace("GET", "GET, HEAD")})
 
 
 def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:

@@ -7,15 +7,22 @@ import random
 import re
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
 from opentelemetry.trace import Tracer
-from peltier_client.errors import Draining, PeltierError, QueueFull, ServerError
+from peltier_adapters.errors import AdapterError
+from peltier_backbone.errors import BackboneError
+from peltier_client.errors import Draining, MethodNotAllowed, PeltierError, QueueFull, ServerError, Unavailable
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server import retry_hints
-from peltier_server.context import RequestContext, attach_context, current_context, headers_of
-from peltier_server.errors import ANSWERED, answer_error, error_response
+from peltier_server.context import RequestContext, attach_context, context_of, current_context, headers_of
+from peltier_server.errors import STORE_FULL, STORE_GONE, ClientGone, RefusedBody, error_response, to_wire
 from peltier_server.fairness.shared_bound import Held
 from peltier_server.http.application import AppState
 from peltier_server.http.incoming import WHOLE, Incoming
@@ -30,6 +37,9 @@ logger = logging.getLogger(__name__)
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/ping", "/v2/health/live", "/v2/health/ready"})
 # These are asked every few seconds.
 _UNTRACED = OPEN_PATHS | {"/metrics"}
+# The exceptions that a route may raise; any other exception is a fault of the server.
+_ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
 # The key in the `state` of an ASGI scope that has the caller of a request in a batch, whom the server knows.
@@ -136,8 +146,8 @@ class RequestMiddleware:
                 logger.warning("the server stopped in the middle of the answer to request %s", context.request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
         except Exception as raised:
-            if isinstance(raised, ANSWERED) and not outgoing.started:
-                await (await answer_error(Request(scope), raised))(scope, incoming.receive, outgoing.send)
+            if isinstance(raised, _ANSWERED) and not outgoing.started:
+                await (await _answer_error(Request(scope), raised))(scope, incoming.receive, outgoing.send)
                 return
             logger.exception("request %s failed", context.request_id)
             error = ServerError(f"the server failed; its log has the reason under x-request-id {context.request_id}")
@@ -160,6 +170,37 @@ class RequestMiddleware:
             log_access(scope, status, outgoing.num_bytes, seconds)
         if context.trace is not None:
             _end_span(context.trace, scope, context, status)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request whose route raised one of `_ANSWERED`."""
+    if isinstance(error, ClientGone):
+        return Response(status_code=ClientGone.status)
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return _method_not_allowed(request)
+    wire = to_wire(error)
+    _log(context_of(request.scope).request_id, error, wire)
+    return error_response(wire, request.scope)
+
+
+def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
+    if isinstance(error, (PeltierError, RefusedBody, *STORE_GONE)):
+        return
+    if isinstance(error, STORE_FULL) or (isinstance(wire, Unavailable) and isinstance(error, AdapterError)):
+        # Other requests fail in this way too until the store is back, and a traceback adds nothing to the message.
+        logger.warning("request %s: %s", request_id, error)
+    elif isinstance(wire, ServerError | Unavailable):
+        logger.error("request %s failed", request_id, exc_info=error)
+
+
+def _method_not_allowed(request: Request) -> Response:
+    # The framework's own Allow header names only the methods of the first route at the address; there may be several
+    # routes.
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    routes = request.app.routes
+    allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
+    error = MethodNotAllowed(f"this address accepts {allowed}, not {request.method}")
+    return error_response(error, request.scope, {"allow": allowed.replace("GET", "GET, HEAD")})
 
 
 def _request_id(headers: Mapping[str, str]) -> str:

@@ -1,7 +1,6 @@
 """Which callers are accepted, and as which tenant."""
 
 import hmac
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -24,8 +23,6 @@ MakeDoor = Callable[..., Authenticator]
 
 
 class EveryToken:
-    """An identity provider that accepts every token with two dots."""
-
     def reads(self, text: str) -> bool:
         return text.count(".") == 2
 
@@ -40,7 +37,6 @@ def snapshot_of(*keys: Key) -> RegistrySnapshot:
 
 
 def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: datetime | None = None) -> Key:
-    """The record of a key of tenant a that may predict."""
     scopes = frozenset({"predict"})
     return Key(issued.prefix, "a", issued.digest, scopes, "", NOW, "operator", expires_at, revoked_at)
 
@@ -195,7 +191,6 @@ async def test_the_metrics_key_is_in_no_registry() -> None:
 
 @pytest.mark.parametrize("empty", [{"": OPERATOR}, {ADMIN: OPERATOR, "": MONITOR}])
 async def test_an_empty_key_opens_nothing(empty: dict[str, Caller]) -> None:
-    """A request without any key does not have it."""
     authenticator = make_authenticator(fixed_keys=empty)
     authenticator.apply(snapshot_of())
     for text in (None, "", " "):
@@ -243,15 +238,3 @@ async def test_a_key_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Unauthorized):
             await who(authenticator, text)
     assert digests == ["sha256"] * 3
-
-
-@pytest.mark.slow  # the count of digests above stays
-async def test_a_key_costs_microseconds() -> None:
-    """Hundreds of requests a second must not be spent on hashing."""
-    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
-    authenticator.apply(snapshot_of(key_of(issued)))
-    headers = Headers({"authorization": f"Bearer {issued.text}"})
-    started = time.thread_time()
-    for _ in range(200):
-        await authenticator.caller(headers)
-    assert (time.thread_time() - started) / 200 < 0.001

@@ -26,7 +26,6 @@ def test_no_two_keys_are_alike() -> None:
 
 
 def test_a_key_matches_its_digest_alone() -> None:
-    """Another key of the same prefix does not, nor does the key under another server's secret."""
     issued = CREDENTIALS.issue()
     other = issued.text[:-1] + ("A" if issued.text[-1] != "A" else "B")
     assert CREDENTIALS.matches(issued.text, issued.digest)

@@ -71,7 +71,6 @@ async def test_very_many_mistakes_are_one_sentence(loaded: Running) -> None:
 
 @pytest.mark.parametrize("length", [100, 300_000], ids=["small", "large"])
 async def test_a_body_beyond_the_bound_is_not_read(loaded: Running, length: int) -> None:
-    """503 before a byte of it has come; once others have ended it is answered."""
     body_bytes = loaded.app.state.preparation.body_bytes
     body = b'{"inputs": "bad"}' + b" " * length
     pulled = 0

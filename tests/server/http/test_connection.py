@@ -462,7 +462,6 @@ def test_nothing_is_read_while_a_request_waits(address: tuple[str, int]) -> None
 
 
 def test_the_clock_of_a_head_stands_still_while_nothing_is_read(server: Server) -> None:
-    """A head that came in part with a request that waits is no slow head."""
     _held.clear()
     _released.clear()
     with socket.create_connection(server.usual, timeout=60) as caller:
@@ -483,7 +482,6 @@ def test_empty_lines_hold_no_connection(server: Server) -> None:
 
 
 def test_a_request_whose_caller_has_left_never_begins(address: tuple[str, int]) -> None:
-    """It came while the event loop was busy, and so did the end of its connection."""
     with socket.create_connection(address, timeout=60) as caller, socket.create_connection(address) as blocker:
         caller.sendall(_request("/small"))
         assert caller.recv(12) == b"HTTP/1.1 200"

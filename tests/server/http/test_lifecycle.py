@@ -34,7 +34,6 @@ async def test_health_answers_while_loading(settings_of: Callable[..., Settings]
 
 
 async def test_a_backbone_that_is_not_there_is_the_failure(settings_of: Callable[..., Settings]) -> None:
-    """The server never becomes ready, and its process can say why."""
     app = create_app(settings_of(backbone="/does/not/exist"))
     async with app.router.lifespan_context(app):
         with pytest.raises(Exception, match="/does/not/exist") as caught:

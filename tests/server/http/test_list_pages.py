@@ -11,8 +11,6 @@ from pydantic import BaseModel
 
 
 class Entry(BaseModel):
-    """An entry with an id."""
-
     id: str
     text: str = ""
 
@@ -49,8 +47,6 @@ def test_a_page_of_openai_has_its_first_and_last_id() -> None:
 
 
 def test_a_page_may_have_nothing_but_its_list() -> None:
-    """As the history of an alias."""
-
     def nothing(_: Shown[Entry]) -> Mapping[str, Any]:
         return {}
 

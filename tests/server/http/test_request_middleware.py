@@ -127,7 +127,6 @@ class House:
         return await self.running.client.send(request)
 
     async def make(self, name: str, *scopes: str, tenant: str = "default", **given: object) -> str:
-        """Makes a key, which `name` then stands for; returns its prefix."""
         body = {"tenant": tenant, "scopes": scopes, **given}
         answer = await self.running.client.post("/v1/keys", json=body)
         assert answer.status_code == 201, answer.text
@@ -211,7 +210,6 @@ async def test_each_scope_opens_its_own_routes_alone(house, held, bert, make_art
 
 
 async def test_another_tenants_key_finds_nothing(house: House) -> None:
-    """Its scopes open the routes, behind which there is no adapter of its own."""
     named = [route for route in SCOPES if "{name}" in route or "{model}" in route]
     assert len(named) > 10
     for route in named:

@@ -53,7 +53,6 @@ async def test_a_body_of_another_type_is_refused(loaded: Running, kind: str) -> 
 
 
 async def test_an_answer_says_what_was_truncated(loaded: Running) -> None:
-    """In the body and in a header, which is absent where nothing was."""
     for long, said in ((("good " * 200, "bad", "film " * 63), "2"), (("bad", "film " * 62), None)):
         answer = await loaded.predict("sst2", long)
         assert answer.json()["usage"]["truncated_inputs"] == int(said or 0)
@@ -124,8 +123,6 @@ async def test_the_routes_of_inference_are_plain() -> None:
 
 
 async def test_a_body_has_a_bound(serve: Serve) -> None:
-    """Where its length is known; one in chunks once more has come than may. Uploads have a bound of their own."""
-
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b" " * 1000

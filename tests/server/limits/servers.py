@@ -168,12 +168,10 @@ class Servers:
 
     @cached_property
     def bert(self) -> Small:
-        """Over an encoder."""
         return self._open.enter_context(self.start("bert"))
 
     @cached_property
     def t5(self) -> Small:
-        """Over a T5, whose task writes texts."""
         return self._open.enter_context(self.start("t5", task_type="text2text", max_queue_tokens=10_000))
 
     @cached_property
@@ -183,7 +181,6 @@ class Servers:
 
     @cached_property
     def terse(self) -> Small:
-        """Over an encoder, with small answers."""
         return self._open.enter_context(self.start("bert", max_answer_bytes=1500, max_queue_tokens=4096))
 
     @cached_property

@@ -133,7 +133,6 @@ def test_a_row_says_what_the_caller_reads(row: Row, servers: Servers) -> None:
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_a_row_says_the_default(row: Row) -> None:
-    """The one in the code: of its setting, of its quota, or of what its probe names."""
     try:
         default = row.default_in_code
     except KeyError:

@@ -42,7 +42,6 @@ def caught(message: str) -> Exception:
 
 
 def test_a_line_of_json_holds_the_whole_record() -> None:
-    """Time in UTC, level, logger, message and fields; a traceback is one field."""
     line = json.loads(JsonFormatter(REDACTOR).format(record("a b", {"status": 200}, caught("no"))))
     assert line.pop("traceback").splitlines()[-1] == "ValueError: no"
     assert line == {
@@ -94,7 +93,6 @@ def test_keys_are_not_written(kind: Callable[[Redactor], logging.Formatter]) -> 
 
 
 async def test_records_of_a_request_say_which(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id, its tenant, and the adapter version once it is known; those of other moments say nothing."""
     lines: list[dict[str, object]] = []
     handler = logging.Handler()
     handler.emit = lambda made: lines.append(json.loads(JsonFormatter(REDACTOR).format(made)))  # type: ignore[method-assign]
@@ -177,7 +175,6 @@ def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFi
 
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_what_nobody_catches_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Python's warnings, and exceptions that end the process or a thread."""
     configure_logging(LogSettings(log_format="json"), AuthSettings())
     with warnings.catch_warnings():
         warnings.simplefilter("always")

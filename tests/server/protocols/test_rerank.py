@@ -29,7 +29,6 @@ def predicted(listening: Listening, **parameters: object) -> list[float]:
 
 
 def test_documents_are_sorted_by_their_predictions(listening: Listening) -> None:
-    """Equal documents keep their order; the scores are those of the native route."""
     scores = predicted(listening)
     answer = listening.post("/v1/rerank", model="rank", query=QUERY, documents=DOCUMENTS).json()
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
@@ -41,7 +40,6 @@ def test_documents_are_sorted_by_their_predictions(listening: Listening) -> None
 
 
 def test_documents_may_be_objects_and_come_back(listening: Listening) -> None:
-    """As Cohere's and Jina's clients send them; `top_n` keeps the best."""
     objects = [{"text": document} for document in DOCUMENTS]
     body = {"model": "rank@1", "query": QUERY, "documents": objects, "top_n": 2, "return_documents": True}
     results = listening.post("/v1/rerank", **body).json()["results"]
@@ -115,7 +113,6 @@ def test_fields_of_other_clients_change_nothing(listening: Listening) -> None:
 
 
 def test_the_client_ranks(listening: Listening) -> None:
-    """With indices into the list that was sent."""
     with Client(listening.url) as client:
         found = client.rerank("rank", QUERY, DOCUMENTS, top_n=3)
         assert len(found) == 3

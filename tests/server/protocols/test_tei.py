@@ -36,7 +36,6 @@ def best_first(scores: dict[str, float]) -> list[dict[str, object]]:
 
 
 def test_one_input_is_answered_by_its_labels(listening: Listening) -> None:
-    """A text, a list of one text, or a pair; best first."""
     (film,) = listening.predictions("film", "a good film")
     (nli,) = listening.predictions("nli", [["a", "b"]])
     for inputs in ("a good film", ["a good film"]):
@@ -46,7 +45,6 @@ def test_one_input_is_answered_by_its_labels(listening: Listening) -> None:
 
 
 def test_a_batch_is_answered_by_a_list_for_each_input(listening: Listening) -> None:
-    """With the outputs of the head instead of probabilities, where they are wanted."""
     right = listening.predictions("film", ["a", "bad"], raw_scores=True)
     answer = listening.post("/predict", inputs=[["a"], ["bad"]], adapter_id="film", raw_scores=True)
     assert answer.json() == [best_first(one["scores"]) for one in right]
@@ -82,7 +80,6 @@ def test_vllms_pooling_has_vectors_or_probabilities(encoding_format: str, listen
 
 
 def test_sagemaker_names_the_task_in_a_header(listening: Listening) -> None:
-    """The answer is that of the native route; the probe needs no key."""
     assert httpx2.get(f"{listening.url}/ping", timeout=60).status_code == 200
     headers, body = {"x-amzn-sagemaker-custom-attributes": "trace=1, task=film"}, {"inputs": ["a", "bad"]}
     answer = httpx2.post(f"{listening.url}/invocations", headers=headers, json=body, timeout=60)
@@ -100,7 +97,6 @@ def test_vectors_have_unit_length_where_that_is_wanted(task: str, listening: Lis
 
 
 def test_a_text_alone_is_embedded_by_the_backbone(listening: Listening) -> None:
-    """One text answers a list of one vector; fields of other clients change nothing."""
     answer = listening.post("/embed", inputs=TEXTS[0], truncate=None, truncation_direction="Right", prompt_name=None)
     assert answer.json() == vectors(listening, "_backbone")[:1].tolist()
 
@@ -172,7 +168,6 @@ def test_sparse_embeddings_are_refused_as_the_protocol_refuses_them(body, status
 
 
 def test_sparse_embeddings_have_the_terms_of_a_prediction(listening: Listening) -> None:
-    """In the order of the vocabulary; a prediction has them in the order of weights."""
     body = {"inputs": TEXTS, "adapter_id": "sparse"}
     answer = listening.post("/embed_sparse", **body)
     found = listening.predictions("sparse", TEXTS)

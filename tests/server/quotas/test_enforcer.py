@@ -63,7 +63,6 @@ async def test_a_request_that_its_tenant_is_refused_counts(status: int) -> None:
 
 
 async def test_requests_at_a_time() -> None:
-    """A request that ends makes room, also if it failed or was cancelled."""
     enforcer = make_enforcer(max_concurrent_requests=2)
     entered = [enforcer.slot("a") for _ in range(2)]
     for one in entered:
@@ -102,7 +101,6 @@ async def test_tokens_a_second() -> None:
 
 
 async def test_tokens_that_were_not_computed_are_given_back() -> None:
-    """A full queue costs nothing; an input that fails in the model does."""
     enforcer = make_enforcer(tokens_per_second=1.1)
     for _ in range(3):
         with pytest.raises(QueueFull):
@@ -126,7 +124,6 @@ async def test_headers_are_about_what_runs_out_first() -> None:
 
 
 async def test_new_quotas_hold_at_once() -> None:
-    """They are looked up for each request."""
     quotas = {"a": Quotas()}
     look_up: Callable[[str], Quotas] = quotas.__getitem__
     enforcer = QuotaEnforcer(Rates(), look_up)

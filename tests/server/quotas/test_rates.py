@@ -32,7 +32,6 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.slow)])
 async def rates(request: pytest.FixtureRequest) -> AsyncIterator[Rates]:
-    """Either place to count in; each test has tenants of its own."""
     made = Rates("memory://" if request.param == "memory" else request.getfixturevalue("redis").url)
     yield made
     await made.close()

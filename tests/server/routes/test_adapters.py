@@ -65,14 +65,12 @@ async def test_adapters_are_listed_in_pages(shelf: Running) -> None:
 
 
 async def test_adapters_are_found_by_a_part_of_their_name(shelf: Running) -> None:
-    """`q` is text, not a pattern."""
     found = (await shelf.client.get("/v1/adapters", params={"q": "a"})).json()["adapters"]
     assert [(adapter["name"], adapter["num_versions"]) for adapter in found] == [("a", 2), ("ba", 1)]
     assert (await shelf.client.get("/v1/adapters", params={"q": "*"})).json()["adapters"] == []
 
 
 async def test_an_adapter_in_a_list_has_its_first_aliases(shelf: Running) -> None:
-    """Eight of them, in order of name; an adapter without any has none."""
     for letter in "ihgfedcba":
         await shelf.client.put(f"/v1/adapters/a/aliases/{letter}", json={"version": 1})
     first, second = (await shelf.client.get("/v1/adapters", params={"limit": 2})).json()["adapters"]
@@ -132,7 +130,6 @@ async def test_a_manifest_is_that_of_the_artifact(caller, bert, make_artifact):
 
 
 async def test_a_download_is_the_upload(caller: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """Bit by bit; a caller who has the bytes already gets none."""
     data = make_artifact(bert)
     digest = (await caller.upload(data)).json()["digest"]
     url = "/v1/adapters/demo/versions/1/artifact"
@@ -152,7 +149,6 @@ async def test_a_damaged_artifact_is_not_downloaded(running, bert, make_artifact
 
 
 async def test_deleting_a_version_and_an_adapter(shelf: Running) -> None:
-    """204, then 404; a bare name falls back to the version that is left."""
     delete = shelf.client.delete
     assert (await delete("/v1/adapters/a/versions/2")).status_code == 204
     assert (await delete("/v1/adapters/a/versions/2")).json()["error"]["code"] == "version_not_found"
@@ -196,7 +192,6 @@ async def test_a_deprecated_version_still_answers_when_it_is_named(shelf: Runnin
 
 
 async def test_an_adapter_is_opened_and_closed(shelf: Running) -> None:
-    """Nothing but `public` can be changed."""
     for public in (True, False):
         assert (await shelf.client.patch("/v1/adapters/a", json={"public": public})).json()["public"] is public
     for body in ({}, {"public": "yes"}, {"public": True, "name": "b"}):

@@ -6,12 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
-from peltier_adapters.batch.row import Row
 from peltier_backbone.backbone import Backbone
-from peltier_backbone.text.packing import Encoded
 from peltier_server.inference import tokenizing
-from peltier_server.queue.prices import price_tokens
-from peltier_server.queue.ticket import Results, Ticket
 from peltier_store.registry.records import Quotas
 
 from tests.server.conftest import Listening, Running, Tenant, hold, until
@@ -108,15 +104,6 @@ async def test_parameters(loaded: Running) -> None:
     gates = (await loaded.predict("gated", "bad", return_gates=True)).json()["predictions"][0]["gates"]
     assert all(len(layers) == 3 and all(0 <= gate <= 1 for gate in layers) for layers in gates.values())
     assert "gates" not in (await loaded.predict("gated", "bad")).json()["predictions"][0]
-
-
-async def test_long_texts_are_cut_unless_told_otherwise(loaded: Running) -> None:
-    """`truncate: false` refuses what does not fit, with both lengths."""
-    text = "good " * 200
-    assert (await loaded.predict("sst2", text)).json()["usage"]["tokens"] == 64
-    refused = await loaded.predict("sst2", text, truncate=False)
-    assert refused.status_code == 422
-    assert refused.json()["error"]["message"] == "the input has 202 tokens; this task takes at most 64"
 
 
 async def test_a_mixed_answer_says_which_inputs_were_truncated(loaded: Running) -> None:
@@ -280,21 +267,6 @@ async def test_an_answer_does_not_depend_on_its_neighbours(loaded: Running) -> N
         await until(lambda: num_waiting(loaded) == len(calls))
     for one, other in zip(alone, await together, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
-
-
-async def test_a_full_queue_says_when_to_come_back(serve, bert, make_artifact):
-    """503 with `Retry-After`; a request that could never fit is 413 instead."""
-    async with serve(max_queue_tokens=60) as running:
-        await running.upload(make_artifact(bert, name="a"))
-        batcher = running.service.batcher
-        rows = [Row(Encoded((0,) * 50, (0,) * 50))]
-        other = Ticket(rows, price_tokens(rows, drafted=False), Results(1))
-        batcher._rows.put(other)  # without waking the runner
-        full = await running.predict("a", "the plot was not very good , and the actor is dull")
-        other.future.cancel()
-        never = await running.predict("a", ["the plot was not very good"] * 10)
-    assert (full.status_code, full.json()["error"]["code"], full.headers["retry-after"]) == (503, "queue_full", "1")
-    assert (never.status_code, never.json()["error"]["code"]) == (413, "too_large")
 
 
 async def test_a_deadline_is_kept_while_the_runner_is_busy(loaded: Running) -> None:

@@ -95,7 +95,6 @@ def test_classifications_are_those_of_the_native_route(listening: Listening) -> 
 
 
 def test_other_types_have_tensors_too(listening: Listening) -> None:
-    """Vectors are a matrix, numbers a vector, and lists of different lengths are JSON texts."""
     assert outputs(infer(listening, "stars"))["value"] == [one["value"] for one in predicted(listening, "stars")]
     vectors = infer(listening, "vectors", parameters={"dimensions": 5})
     assert vectors.json()["outputs"][0]["shape"] == [3, 5]
@@ -107,7 +106,6 @@ def test_other_types_have_tensors_too(listening: Listening) -> None:
 
 
 def test_tensors_may_follow_the_json_as_bytes(listening: Listening) -> None:
-    """In both directions; each output in the form that the request names."""
     elements = b"".join(len(text.encode()).to_bytes(4, "little") + text.encode() for text in TEXTS)
     given = {"name": "text", "shape": [3, 1], "datatype": "BYTES", "parameters": {"binary_data_size": len(elements)}}
     asked = [{"name": "scores", "parameters": {"binary_data": True}}, {"name": "label"}, {"name": "score"}]
@@ -164,7 +162,6 @@ def test_bad_requests_are_one_sentence(body: dict[str, Any], message: str, liste
 
 
 def test_the_body_may_repeat_the_model(listening: Listening) -> None:
-    """As the client of KServe does."""
     assert infer(listening, "film", model_name="film").status_code == 200
 
 

@@ -74,7 +74,6 @@ def test_sparse_embeddings_are_indices_and_values(encoding, client, listening):
 
 
 def test_the_client_reads_the_embeddings(client: openai.OpenAI, bert: Backbone, artifacts: dict[str, bytes]) -> None:
-    """In base64, its default, and as numbers: those of each text alone, with the number of tokens."""
     expected = F.normalize(computed(bert, artifacts["unit"]), dim=-1)
     packed = client.embeddings.create(model="unit", input=TEXTS)
     plain = client.embeddings.create(model="unit@1", input=TEXTS, encoding_format="float", user="me")
@@ -87,7 +86,6 @@ def test_the_client_reads_the_embeddings(client: openai.OpenAI, bert: Backbone, 
 
 
 def test_dimensions_truncate(client: openai.OpenAI, bert: Backbone, artifacts: dict[str, bytes]) -> None:
-    """To the first values, again of unit length if the task's embeddings are."""
     for model, finish in (("unit", lambda x: F.normalize(x, dim=-1)), ("raw", lambda x: x)):
         answer = client.embeddings.create(model=model, input=TEXTS, dimensions=16)
         expected = finish(computed(bert, artifacts[model])[:, :16])
@@ -268,7 +266,6 @@ def test_parameters_of_other_tasks_are_refused(listening: Listening) -> None:
 
 
 def test_answers_are_bounded(listen: Listen) -> None:
-    """Before anything is computed; a large answer is written in a thread, and equals the small ones."""
     with listen(max_answer_bytes=300_000) as other:
         body = {"model": "_backbone", "input": TEXTS * 80}
         answer = other.post("/v1/embeddings", **body)
@@ -298,7 +295,6 @@ def test_base64_is_counted_at_its_own_size(listen: Listen) -> None:
 
 
 def test_a_t5_embeds_nothing(listen: Listen, t5_directory: Path) -> None:
-    """It has no task of its own, and lists none."""
     with listen(backbone=str(t5_directory)) as other:
         answer = other.post("/v1/embeddings", model="_backbone", input="bad")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")

@@ -19,7 +19,6 @@ MakeArtifact = Callable[..., bytes]
 
 @pytest.fixture(scope="module")
 def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
-    """Texts short and long, a closed task, and one that takes pairs."""
     return [
         make_artifact(t5, "compacter", task_type="text2text", name="say"),
         longer(make_artifact(t5, "bitfit", task_type="text2text", name="long", seed=3), t5, 200),
@@ -79,7 +78,6 @@ def test_many_prompts_have_many_choices(client: openai.OpenAI) -> None:
 
 
 def test_the_default_is_to_sample(client: openai.OpenAI) -> None:
-    """At temperature 1; a seed repeats a draw, temperature 0 needs none."""
     drawn = {client.completions.create(model="long", prompt="bad").choices[0].text for _ in range(3)}
     assert len(drawn) == 3
     seeded = [client.completions.create(model="long", prompt="bad", seed=7, top_p=0.9).choices[0].text for _ in "ab"]
@@ -114,7 +112,6 @@ def test_a_stream_is_the_text_in_chunks(client: openai.OpenAI) -> None:
 
 
 def test_stops_end_a_text(client: openai.OpenAI, listening: Listening) -> None:
-    """Before the first of them, whole or streamed, and what would follow is not written."""
     whole = client.completions.create(model="long", prompt="bad", temperature=0, max_tokens=200)
     text = whole.choices[0].text
     stop = text[12:15]
@@ -132,7 +129,6 @@ def test_stops_end_a_text(client: openai.OpenAI, listening: Listening) -> None:
 
 
 def test_a_completion_has_a_priority(client, listening, monkeypatch):
-    """The queue orders it among its tenant's by what the request says."""
     batcher, priorities = listening.service.batcher, []
     put = batcher.put
 
@@ -226,27 +222,6 @@ def test_a_caller_who_hangs_up_frees_the_slots(client, listening, monkeypatch):
     wait_until(lambda: lifecycle.idle)
     turns.release(20)  # together fewer than the tokens of the text
     until_idle(listening)
-
-
-def test_a_draining_server_finishes_its_streams(listen, t5_directory, artifacts, monkeypatch):
-    """To the last token, while newcomers are turned away."""
-    with (
-        listen(backbone=str(t5_directory)) as listening,
-        openai.OpenAI(base_url=f"{listening.url}/v1", api_key="none", max_retries=0) as client,
-    ):
-        listening.upload(artifacts[1])
-        turns = take_steps(monkeypatch)
-        turns.release(20)
-        stream = iter(client.completions.create(model="long", prompt="bad", temperature=0, max_tokens=60, stream=True))
-        text = next(stream).choices[0].text
-        listening.app.state.lifecycle.drain()
-        with pytest.raises(openai.InternalServerError, match="accepts no new requests"):
-            client.models.list()
-        assert not listening.app.state.lifecycle.idle
-        turns.release(100)
-        *chunks, last = stream
-        assert last.choices[0].finish_reason in ("stop", "length")
-        assert len(text + "".join(chunk.choices[0].text for chunk in chunks)) > 20
 
 
 def test_a_wrong_key_is_openais_error(listen: Listen, t5_directory: Path) -> None:
