@@ -97,8 +97,8 @@ class Room:
 
     def __init__(self, num_places: int) -> None:
         self.num_free = num_places
-        self._places = asyncio.Semaphore(num_places)
         self._line = asyncio.Lock()
+        self._returned = asyncio.Event()
         self._num_callers = 0
 
     async def take(self, count: int, before_waiting: Callable[[], None] = lambda: None) -> None:
@@ -108,27 +108,18 @@ class Room:
             before_waiting()
         self._num_callers += 1
         try:
-            await self._take_in_turn(count)
+            async with self._line:
+                while self.num_free < count:
+                    self._returned.clear()
+                    await self._returned.wait()
+                self.num_free -= count
         finally:
             self._num_callers -= 1
-
-    async def _take_in_turn(self, count: int) -> None:
-        async with self._line:
-            taken = 0
-            try:
-                while taken < count:
-                    await self._places.acquire()
-                    taken += 1
-                    self.num_free -= 1
-            except BaseException:
-                self.give(taken)
-                raise
 
     def give(self, count: int = 1) -> None:
         """Returns `count` places."""
         self.num_free += count
-        for _ in range(count):
-            self._places.release()
+        self._returned.set()
 
 
 class Preparation:

@@ -1,5 +1,7 @@
-"""The metrics that Prometheus scrapes, and the page that it reads. Each app has its own."""
+"""The metrics that Prometheus scrapes, and the page that it reads. Each app has its own; those of several replicas are
+merged."""
 
+import re
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +41,9 @@ _OPENMETRICS = "application/openmetrics-text"
 _REWRITES_NAMES = "escaping=dots"
 _CREATED = "_created"
 _number: Callable[[float], str] = floatToGoString
+_FAMILY = re.compile(r"^# (?:HELP|TYPE) (\S+)")
+_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{)?")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # Of the histograms with labels.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -343,3 +348,27 @@ class Metrics:
             tokens[self._tenants.of(tenant)] += number
         for label, number in tokens.items():
             self._queue_tokens.labels(label).set(number)
+
+
+def merge_pages(pages: Mapping[str, bytes]) -> bytes:
+    """One page in Prometheus' text format with every sample of `pages`, each with the label `replica`, the key of its
+    page. The samples of a metric stand together, as the format requires."""
+    heads, samples = dict[str, list[str]](), dict[str, list[str]]()
+    for replica, page in sorted(pages.items()):
+        family = ""
+        for line in page.decode().splitlines():
+            if found := _FAMILY.match(line):
+                family = found[1]
+                head = heads.setdefault(family, [])
+                if line not in head:
+                    head.append(line)
+            elif line and not line.startswith("#"):
+                samples.setdefault(family, []).append(_labelled(line, replica))
+    return "".join(f"{line}\n" for family in heads for line in (*heads[family], *samples.get(family, ()))).encode()
+
+
+def _labelled(sample: str, replica: str) -> str:
+    name, rest = _SAMPLE.match(sample), ""
+    assert name is not None, "every other line is a sample"
+    rest = sample[name.end() :]
+    return f'{name[1]}{{replica="{replica}"' + (f",{rest}" if name[2] else f"}}{rest}")

@@ -15,7 +15,7 @@ from peltier_client.protocol.operations import BackboneInfo, HealthResponse, Inf
 from peltier_server.errors import describe_errors
 from peltier_server.http.application import Accepted, AnyTime, Context, state_of
 from peltier_server.http.scoped_route import open_router, scoped_router
-from peltier_server.metrics.merged import CONTENT_TYPE, merge_pages
+from peltier_server.metrics.metrics import CONTENT_TYPE, merge_pages
 from peltier_server.service import Service
 from peltier_server.settings import CoreSettings
 

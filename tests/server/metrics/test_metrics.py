@@ -8,7 +8,7 @@ import pytest
 from peltier_backbone.backbone import Backbone
 from peltier_server.app import create_app
 from peltier_server.extensions.settings import Settings
-from peltier_server.metrics.metrics import Exposition, Metrics
+from peltier_server.metrics.metrics import Exposition, Metrics, merge_pages
 from peltier_server.metrics.series import Histogram, VersionLabels
 from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector
 from prometheus_client.exposition import choose_encoder
@@ -234,3 +234,27 @@ async def test_the_documents_list_every_label(busy: Running) -> None:
 async def test_openmetrics_is_spoken_to_those_who_ask(caller: Running) -> None:
     answer = await caller.client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
+
+
+def test_the_pages_of_replicas_are_one_page() -> None:
+    """Every sample of each page, with the label `replica`; each metric is declared once."""
+    pages = {}
+    for replica, seconds in (("one", 0.5), ("two", 1.5)):
+        metrics = Metrics()
+        metrics.observe_request("acme", 200, seconds)
+        pages[replica] = metrics.exposition("text/plain")[0]
+    merged = list(text_string_to_metric_families(merge_pages(pages).decode()))
+    names = [family.name for family in merged]
+    assert len(names) == len(set(names))
+    for replica, page in pages.items():
+        own = {
+            (s.name, *s.labels.items()): s.value
+            for f in text_string_to_metric_families(page.decode())
+            for s in f.samples
+        }
+        found = {
+            (s.name, *((k, v) for k, v in s.labels.items() if k != "replica")): s.value
+            for f in merged for s in f.samples if s.labels["replica"] == replica
+        }  # fmt: skip
+        assert found == own
+    assert merge_pages({}) == b""

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from peltier_adapters.batch.row import Row
 from peltier_adapters.spec.decoding import Decoding
 from peltier_backbone.text.packing import Encoded
-from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
+from peltier_client.errors import DeadlinePassed, Draining, InferenceFailed, QueueFull, TooLarge
 from peltier_server.queue.batch import BatchBounds, TicketBatch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import price_tokens
@@ -496,3 +497,21 @@ def _output() -> object:
     from peltier_adapters.batch.row import RowOutput
 
     return RowOutput(torch.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message", "details"),
+    [
+        (None, "input 1: bad", ["input 1: bad", "input 3: bad"]),
+        ([0, 0, 1, 1, 2], "input 0: bad", ["input 0: bad", "input 1: bad"]),
+        ([0, 1, 1, 1, 1], "input 1: bad", ["input 1: bad"]),
+        ([0, 0, 0, 0, 0], "bad", []),
+    ],
+)
+async def test_an_error_names_the_input(inputs: Sequence[int] | None, message: str, details: list[str]) -> None:
+    results: Results[str] = Results(5, inputs)
+    results.put(0, ["a", InferenceFailed("bad"), "b", InferenceFailed("bad"), "c"])
+    with pytest.raises(InferenceFailed) as caught:
+        await results.future
+    assert caught.value.message == message
+    assert list(caught.value.details) == details
