@@ -19,6 +19,10 @@ from peltier_adapters.spec.tasks import TaskType, parse_names
 
 _T5 = "On a T5"
 
+PathArgument = Annotated[
+    str,
+    typer.Argument(help="The saved adapter: a directory, the authors' file, or hf://OWNER/NAME@REVISION of the hub."),
+]
 HeadOption = Annotated[
     Path | None,
     typer.Option(
@@ -59,12 +63,7 @@ ImportTemperature = Annotated[
 
 def import_(  # noqa: PLR0913 - one parameter per flag
     origin: Annotated[str, typer.Argument(help="adapterhub, peft, splade, compacter, unipelt or adamix.")],
-    path: Annotated[
-        str,
-        typer.Argument(
-            help="The saved adapter: a directory, the authors' file, or hf://OWNER/NAME@REVISION of the hub."
-        ),
-    ],
+    path: PathArgument,
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,

@@ -14,7 +14,7 @@ from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import canonical_bert
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES
 from peltier_backbone.checkpoint.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig, DebertaConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, BertConfig
 from peltier_backbone.load import read_fingerprint
 from torch import Tensor
 
@@ -24,11 +24,11 @@ from peltier_adapters.importers.shared.head import take_head, type_of_class
 from peltier_adapters.importers.shared.imported import ImportedAdapter, ImportedPart
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites, other_family
 from peltier_adapters.importers.shared.parts import (
-    LoraNames,
     LoraPair,
     create_lora,
     create_prefix,
     create_prompt,
+    find_lora_module,
     lora_modules,
     map_shape,
     prefix_width,
@@ -163,16 +163,12 @@ def _read_lora(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> 
     """The LoRA part, and the rest of the checkpoint."""
     config = targets.config
     _check_lora(config, checkpoint)
-    inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
-    adapted = list(dict.fromkeys(match[1] for match in inner.matches(r"(.*?)\.lora_.*")))
-    _drop_copies(inner)
-    rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
+    adapted, rest = _unwrap(checkpoint, r"(.*?)\.lora_.*")
     ranks = {module: rest.num_rows(f"{_base_module(module)}{_A}") for module in adapted}
     strengths = {_base_module(module): find_strength(module, config, rank) for module, rank in ranks.items()}
-    modules = lora_modules(backbone.config)
     for module in strengths:
-        if module not in modules and module not in (_POOLER, _HEAD_DENSE):
-            raise AdapterError(f"{rest.where}: LoRA adapts {module!r}; {_supported(backbone.config)}")
+        if module not in (_POOLER, _HEAD_DENSE):
+            find_lora_module("LoRA", module, rest, backbone.config)
     targets.check(rest, "LoRA of", adapted)
     targets.check_rest(rest, adapted)
     if config.get("use_dora", False):
@@ -187,6 +183,14 @@ def _read_lora(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> 
     factors = _fold_magnitudes(rest, pairs, backbone)
     scale = [create_scale(factors, backbone.config)] if factors else []
     return [*scale, create_lora(pairs, backbone.config)] if pairs else [], rest
+
+
+def _unwrap(checkpoint: Checkpoint, pattern: str) -> tuple[list[str], Checkpoint]:
+    """The modules whose tensors match `pattern`, by the model's own names, and all tensors below the base model."""
+    inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
+    adapted = list(dict.fromkeys(match[1] for match in inner.matches(pattern)))
+    _drop_copies(inner)
+    return adapted, inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
 
 
 def _base_module(module: str) -> str:
@@ -215,17 +219,8 @@ def _check_lora(config: ConfigFile, checkpoint: Checkpoint) -> None:
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
     # `find_strength` reads the ranks and alphas of the adapted modules; dropout applies only to training.
-    config.ignore(
-        "r",
-        "lora_alpha",
-        "rank_pattern",
-        "alpha_pattern",
-        "lora_dropout",
-        "fan_in_fan_out",
-        "eva_config",
-        "megatron_core",
-        "qalora_group_size",
-    )
+    config.ignore("r", "lora_alpha", "rank_pattern", "alpha_pattern")
+    config.ignore("lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size")
 
 
 def _take_pairs(
@@ -234,8 +229,9 @@ def _take_pairs(
     modules = lora_modules(config)
     pairs = {}
     for module, own in strengths.items():
-        names, place = LoraNames(f"{module}{_A}", f"{module}{_B}", rank=own.rank), modules[module]
-        pairs[place] = replace(take_pair(rest, names, own.alpha, place[0], config), scale=own.scale)
+        place = modules[module]
+        pair = take_pair(rest, (f"{module}{_A}", f"{module}{_B}"), place[0], config, own.rank)
+        pairs[place] = replace(pair, scale=own.scale)
     return pairs
 
 
@@ -284,15 +280,6 @@ def _magnitude(rest: Checkpoint, module: str, weight: Tensor) -> Tensor:
     return torch.div(found, torch.linalg.vector_norm(weight, dim=1))
 
 
-def _supported(config: BackboneConfig) -> str:
-    if isinstance(config, DebertaConfig) and config.shares_maps:
-        return (
-            "on a DeBERTa whose distances share the maps of queries and keys (share_att_key) only value_proj and the "
-            "maps named dense of its layers are supported"
-        )
-    return "only linear maps of this backbone's layers are supported"
-
-
 def _add_pooler(rest: Checkpoint, backbone: Backbone) -> None:
     """Puts the pooler among the tensors of `rest`, where it is the tanh layer of the head."""
     pooler = backbone.model.pooler if isinstance(backbone.model, Bert) else None
@@ -318,19 +305,17 @@ def _ia3(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
     targets.config.ignore("feedforward_modules", "fan_in_fan_out", "init_ia3_weights")
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
     adapted = [match[1] for match in inner.matches(rf"(.*){re.escape(_FACTORS)}")]
-    rest, modules = inner.renamed(base_names), lora_modules(backbone.config)
-    found: dict[ModuleSite, Factors] = {}
+    rest, found = inner.renamed(base_names), dict[ModuleSite, Factors]()
     for name in adapted:
         module = _base_module(name)
-        if module not in modules:
-            raise AdapterError(f"{rest.where}: IA3 adapts {module!r}; {_supported(backbone.config)}")
+        place = find_lora_module("IA3", module, rest, backbone.config)
         factors = rest.take(f"{module}{_FACTORS}", None, None)
         if 1 not in factors.shape:
             raise AdapterError(
                 f"{rest.where}: tensor {module + _FACTORS!r} has shape {list(factors.shape)}; it must be [any, 1] or "
                 "[1, any]"
             )
-        found[modules[module]] = Factors(factors.flatten(), of_input=len(factors) == 1)
+        found[place] = Factors(factors.flatten(), of_input=len(factors) == 1)
         targets.check_side(rest, name, of_input=len(factors) == 1)
     targets.check(rest, "IA3 of", adapted)
     targets.check_rest(rest, adapted)
@@ -350,15 +335,10 @@ def _vera(targets: Targets, checkpoint: Checkpoint, backbone: Backbone) -> Read:
         )
     rank = config.count("r")
     a, b = checkpoint.take(shared[0], rank, None), checkpoint.take(shared[1], None, rank)
-    _drop_copies(checkpoint)
-    short = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
-    adapted = list(dict.fromkeys(match[1] for match in short.matches(rf"(.*){re.escape(_LAMBDA)}[bd]")))
-    rest = short.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
-    modules, pairs = lora_modules(backbone.config), dict[ModuleSite, LoraPair]()
+    adapted, rest = _unwrap(checkpoint, rf"(.*){re.escape(_LAMBDA)}[bd]")
+    pairs: dict[ModuleSite, LoraPair] = {}
     for match in rest.matches(rf"(.*){re.escape(_LAMBDA)}b"):
-        if match[1] not in modules:
-            raise AdapterError(f"{rest.where}: VeRA adapts {match[1]!r}; {_supported(backbone.config)}")
-        place = modules[match[1]]
+        place = find_lora_module("VeRA", match[1], rest, backbone.config)
         before, after = map_shape(place[0], backbone.config)
         own = after // num_sharing(match[1], backbone.config)
         if a.shape[1] < before or len(b) < own:

@@ -40,7 +40,6 @@ from peltier_adapters.importers.shared.imported import ImportedAdapter, Imported
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.parts import (
     KeysValues,
-    LoraNames,
     create_lora,
     create_prefix,
     evaluate_prefix,
@@ -137,9 +136,10 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, sa
     for module, place in lora_modules(backbone.config).items():
         name = f"{module}.loras.{saved.name}"
         if f"{name}.lora_A" in checkpoint:
-            names = LoraNames(f"{name}.lora_A", f"{name}.lora_B", f"{name}.gate")
-            pair = take_pair(checkpoint, names, alpha, place[0], backbone.config)
-            pairs[place] = replace(pair, scale=1.0) if _is_old(saved.version) else pair
+            pair = take_pair(checkpoint, (f"{name}.lora_A", f"{name}.lora_B"), place[0], backbone.config)
+            scale = 1.0 if _is_old(saved.version) else alpha / len(pair.a)
+            gate = take_gate(checkpoint, f"{name}.gate", pair.a.shape[1])
+            pairs[place] = replace(pair, scale=scale, gate=gate)
     return create_lora(pairs, backbone.config)
 
 

@@ -31,6 +31,9 @@ _PREFIXES = (
     "base_model.",
 )
 _WRAPPERS = ("base_model.", "model.", "model.")
+_ATTENTION = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
+# A gated layer has a module for each half of the backbone's map.
+_GATED = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
 _DISTILBERT = "transformer.layer."
 _DEBERTA = (".query_proj.", ".key_proj.", ".value_proj.")
 _MPNET = (".attention.attn.", ".attention.LayerNorm.")
@@ -96,31 +99,26 @@ def _bert(config: BackboneConfig) -> ModuleSites:
 
 def _rotary_bert(config: RotaryBertConfig) -> ModuleSites:
     """No other library has bottlenecks or prefixes here."""
-    projections: dict[str, ModuleSite] = {"pooler.dense": ("pooler", 0)}
+    inner = _GATED if config.kind.gated else {"fc1": "intermediate", "fc2": "output"}
     norms = {"embeddings.LayerNorm": 0}
     for i in range(config.num_layers):
-        layer, targets = f"layers.{i}", {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
-        projections |= {f"{layer}.self_attn.{short}_proj": (site, i) for short, site in targets.items()}
-        # A gated layer has a module for each half of the backbone's map.
-        inner = {"fc1": "intermediate", "fc2": "output"}
-        if config.kind.gated:
-            inner = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
-        projections |= {f"{layer}.mlp.{name}": (site, i) for name, site in inner.items()}
+        layer = f"layers.{i}"
         norms |= {f"{layer}.post_attention_layernorm": 2 * i + 1, f"{layer}.post_mlp_layernorm": 2 * i + 2}
-    return ModuleSites(projections, norms, {}, {})
+    return ModuleSites({"pooler.dense": ("pooler", 0), **_separate(inner, config)}, norms, {}, {})
 
 
 def _eurobert(config: EuroBertConfig) -> ModuleSites:
-    projections: dict[str, ModuleSite] = {}
     norms = {"norm": 2 * config.num_layers}
-    targets = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
     for i in range(config.num_layers):
-        layer = f"layers.{i}"
-        projections |= {f"{layer}.self_attn.{short}_proj": (site, i) for short, site in targets.items()}
-        inner = {"gate_proj": "intermediate", "up_proj": "intermediate_factor", "down_proj": "output"}
-        projections |= {f"{layer}.mlp.{name}": (site, i) for name, site in inner.items()}
-        norms |= {f"{layer}.input_layernorm": 2 * i, f"{layer}.post_attention_layernorm": 2 * i + 1}
-    return ModuleSites(projections, norms, {}, {})
+        norms |= {f"layers.{i}.input_layernorm": 2 * i, f"layers.{i}.post_attention_layernorm": 2 * i + 1}
+    return ModuleSites(_separate(_GATED, config), norms, {}, {})
+
+
+def _separate(inner: Mapping[str, str], config: BackboneConfig) -> dict[str, ModuleSite]:
+    """The projections of layers with a module for each map, of which `inner` are those of the feed-forward layer."""
+    own = {f"self_attn.{short}_proj": site for short, site in _ATTENTION.items()}
+    own |= {f"mlp.{name}": site for name, site in inner.items()}
+    return {f"layers.{i}.{name}": (site, i) for i in range(config.num_layers) for name, site in own.items()}
 
 
 def _t5(config: T5Config) -> ModuleSites:
@@ -135,8 +133,7 @@ def _t5(config: T5Config) -> ModuleSites:
             own[f"{layers}.1.EncDecAttention"] = block + config.num_decoder_layers
         attentions |= own
         for name, index in own.items():
-            targets = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
-            projections |= {f"{name}.{short}": (site, index) for short, site in targets.items()}
+            projections |= {f"{name}.{short}": (site, index) for short, site in _ATTENTION.items()}
         last = len(own)
         # A gated layer has a module for each half of the backbone's map.
         inner = {"wi_0": "intermediate", "wi_1": "intermediate_factor"} if config.gated else {"wi": "intermediate"}

@@ -8,13 +8,13 @@ from typing import cast
 import torch
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.bert import Bert
-from peltier_backbone.checkpoint.config import BackboneConfig
+from peltier_backbone.checkpoint.config import BackboneConfig, DebertaConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.head import take_dense
-from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates, take_gate
+from peltier_adapters.importers.shared.imported import ImportedGate, ImportedPart, stacked, stacked_gates
 from peltier_adapters.importers.shared.module_sites import ModuleSite, ModuleSites, find_sites
 from peltier_adapters.parts.bias import backbone_bias
 from peltier_adapters.parts.norm import backbone_norms
@@ -33,7 +33,7 @@ from peltier_adapters.spec.parts import (
 
 # The maps of each projection, in the order of its columns: the target, and the number of the map among its own.
 _Map = tuple[LoraTarget, int]
-_MAPS: dict[str, tuple[_Map, ...]] = {
+MAPS: dict[str, tuple[_Map, ...]] = {
     "query": (("query", 0),),
     "key": (("key", 0),),
     "value": (("value", 0),),
@@ -61,31 +61,34 @@ class LoraPair:
         return self.b if self.gate is not None else self.b * self.scale
 
 
-@dataclass(frozen=True)
-class LoraNames:
-    """The names of a pair's tensors, and of its gate if the library has gates; and the rank that its configuration
-    says, if it says one."""
-
-    a: str
-    b: str
-    gate: str | None = None
-    rank: int | None = None
-
-
 def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
     """The modules that a LoRA part can adapt."""
     projections = find_sites(config).projections
-    return {module: place for module, place in projections.items() if place[0] in _MAPS}
+    return {module: place for module, place in projections.items() if place[0] in MAPS}
 
 
-def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig) -> LoraPair:
-    """The pair of a projection, whose scale is alpha / r. Raises an `AdapterError` for shapes that are not the
-    projection's, and for another rank than that of the configuration."""
+def find_lora_module(method: str, module: str, rest: Checkpoint, config: BackboneConfig) -> ModuleSite:
+    """The projection that `method` adapts; an `AdapterError` if no part acts there."""
+    found = lora_modules(config).get(module)
+    if found is not None:
+        return found
+    rule = "only linear maps of this backbone's layers are supported"
+    if isinstance(config, DebertaConfig) and config.shares_maps:
+        rule = (
+            "on a DeBERTa whose distances share the maps of queries and keys (share_att_key) only value_proj and the "
+            "maps named dense of its layers are supported"
+        )
+    raise AdapterError(f"{rest.where}: {method} adapts {module!r}; {rule}")
+
+
+def take_pair(
+    checkpoint: Checkpoint, names: tuple[str, str], site: str, config: BackboneConfig, rank: int | None = None
+) -> LoraPair:
+    """The pair of a projection with a scale of 1, whose tensors a and b have these names. Raises an `AdapterError` for
+    shapes that are not the projection's, and for another rank than that of the configuration, if it says one."""
     before, after = map_shape(site, config)
-    a = take_down(checkpoint, names.a, before, names.rank)
-    b = checkpoint.take(names.b, after, len(a))
-    gate = None if names.gate is None else take_gate(checkpoint, names.gate, before)
-    return LoraPair(a, b, alpha / len(a), gate)
+    a = take_down(checkpoint, names[0], before, rank)
+    return LoraPair(a, checkpoint.take(names[1], after, len(a)))
 
 
 def take_down(checkpoint: Checkpoint, name: str, before: int, rank: int | None) -> Tensor:
@@ -99,11 +102,11 @@ def take_down(checkpoint: Checkpoint, name: str, before: int, rank: int | None) 
 def map_shape(site: str, config: BackboneConfig) -> tuple[int, int]:
     """The widths of the input and of the output of a projection."""
     stack = _find_stack(site, config)
-    return stack.before, len(_MAPS[site]) * stack.after
+    return stack.before, len(MAPS[site]) * stack.after
 
 
 def _find_stack(site: str, config: BackboneConfig) -> LoraStack:
-    target, _ = _MAPS[site][0]
+    target, _ = MAPS[site][0]
     every = LoraSpec(targets=ALL_LINEAR, rank=1, alpha=1)
     return next(stack for stack in every.stacks(config) if target in stack.maps)
 
@@ -113,7 +116,7 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
     gated = {place for place, pair in pairs.items() if pair.gate is not None}
     if gated and gated != set(pairs):
         raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; all or none must be")
-    found = {target for site, _ in pairs for target, _ in _MAPS[site]}
+    found = {target for site, _ in pairs for target, _ in MAPS[site]}
     rank = max(len(pair.a) for pair in pairs.values())
     targets = tuple(target for target in ALL_LINEAR if target in found)
     skip = min(_place(site, number, config) for site, number in pairs)
@@ -123,14 +126,14 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
 
 
 def _place(site: str, number: int, config: BackboneConfig) -> int:
-    in_blocks = _MAPS[site][0][0] in FEED_FORWARD
+    in_blocks = MAPS[site][0][0] in FEED_FORWARD
     return config.place_block(number) if in_blocks else config.place_attention(number)
 
 
 def _tensors(spec: LoraSpec, stack: LoraStack, pairs: Mapping[ModuleSite, LoraPair]) -> dict[str, Tensor]:
     placed = {}
     for (site, number), pair in pairs.items():
-        for (target, which), b in zip(_MAPS[site], pair.b.chunk(len(_MAPS[site])), strict=True):
+        for (target, which), b in zip(MAPS[site], pair.b.chunk(len(MAPS[site])), strict=True):
             if target in stack.maps:
                 place = stack.maps.index(target) + which, stack.numbers.index(number)
                 placed[place] = replace(pair, b=b)

@@ -6,7 +6,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peltier_backbone.checkpoint.config import BackboneConfig
@@ -16,6 +16,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import ConfigFile
 from peltier_adapters.importers.shared.imported import ImportedPart
 from peltier_adapters.importers.shared.module_sites import ModuleSite
+from peltier_adapters.importers.shared.parts import MAPS
 from peltier_adapters.importers.shared.peft_targets import INVALID_PATTERN
 from peltier_adapters.spec.parts import ScaleSite, ScaleSpec
 
@@ -100,18 +101,8 @@ def _patterns(setting: str, config: ConfigFile) -> Mapping[str, Any]:
     return patterns
 
 
-# The columns of the maps that a module computes: the site, and which of the equal ranges of the site's columns.
-_OUTPUTS: Mapping[str, tuple[tuple[ScaleSite, int], ...]] = {
-    "query": (("query", 0),),
-    "key": (("key", 0),),
-    "value": (("value", 0),),
-    "query_key_value": (("query", 0), ("key", 0), ("value", 0)),
-    "attention_output": (("attention_output", 0),),
-    "intermediate": (("intermediate", 0),),
-    "intermediate_factor": (("intermediate", 1),),
-    "gated_intermediate": (("intermediate", 0), ("intermediate", 1)),
-    "output": (("output", 0),),
-}
+# The sites of the maps with another name as targets of LoRA.
+_SITES: Mapping[str, ScaleSite] = {"output": "attention_output", "ffn_output": "output"}
 # The input of the output map of an attention is a mean of values, so factors of both multiply.
 _INPUTS: Mapping[str, tuple[tuple[ScaleSite, int], ...]] = {
     "attention_output": (("value", 0),),
@@ -145,8 +136,9 @@ def create_scale(found: Mapping[ModuleSite, Factors], config: BackboneConfig) ->
 
 def _split(place: ModuleSite, own: Factors) -> list[tuple[ScaleSite, int, int, Tensor]]:
     site, number = place
-    columns = (_INPUTS if own.of_input else _OUTPUTS).get(site)
-    if columns is None:
+    outputs = [(cast(ScaleSite, _SITES.get(target, target)), which) for target, which in MAPS[site]]
+    columns = _INPUTS.get(site, ()) if own.of_input else outputs
+    if not columns:
         raise AdapterError(
             f"factors of the input of {site!r} are not supported; those of inputs may be at {', '.join(_INPUTS)}"
         )
