@@ -59,7 +59,7 @@ def _encode(rows: Sequence[Encoded], runner: Runner) -> Tensor:
 
 def _decode(backbone: Backbone, encoded: Sequence[Encoded], chosen: Backend) -> Tensor:
     """The logits of the nodes of label trees, of a first step, and with a bias, [rows, vocab]."""
-    from peltier_adapters.gpu.gated_model import with_gate_kernels  # needs Triton
+    from peltier_adapters.gpu.frame_batch import with_gate_kernels  # needs Triton
     from peltier_adapters.gpu.t5_frame import read_trees
 
     trees, rows = _trees(backbone, encoded), [Row(one) for one in encoded]
