@@ -18,7 +18,7 @@ from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split
 from peltier_adapters.artifact.source import ByteSource, MemorySource
 from peltier_adapters.errors import ArtifactError, sentences
 from peltier_adapters.spec.label import INVISIBLE, label_problem
-from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.maps import Spec, is_none
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import MAX_VECTOR_SIZE, TaskSpec
 
@@ -37,10 +37,6 @@ _Output = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 _FIRST_ERROR = FailFast()
 _UNIQUE = json.JSONDecoder(object_pairs_hook=partial(unique_names, "manifest"))
 _FLOAT32: tuple[Precision, ...] = ("float32",)
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 @lru_cache(maxsize=1024)
@@ -99,7 +95,7 @@ class Manifest(Spec):
     task: TaskSpec
     training: TrainingRecord = TrainingRecord()
     golden: tuple[Golden, ...] = Field(min_length=1, max_length=64)
-    substitute_output: Annotated[_Output | None, _FIRST_ERROR] = Field(default=None, exclude_if=_is_none)
+    substitute_output: Annotated[_Output | None, _FIRST_ERROR] = Field(default=None, exclude_if=is_none)
     proved: tuple[Precision, ...] = Field(default=_FLOAT32, min_length=1, max_length=3, exclude_if=_FLOAT32.__eq__)
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from peltier_backbone.checkpoint.config import BackboneConfig
 from pydantic import Field, model_validator
 
-from peltier_adapters.spec.maps import Shapes, Size
+from peltier_adapters.spec.maps import Shapes, Size, is_none
 from peltier_adapters.spec.part_spec import BasePartSpec
 
 PoolingKind = Literal["pooler", "first", "mean", "max", "tokens"]
@@ -15,10 +15,6 @@ HeadActivation = Literal["tanh", "relu", "gelu"]
 # A golden example shows that the terms are the right ones by terms that are not the last of them.
 MIN_TERMS, MAX_TERMS = 8, 1024
 DEFAULT_TERMS = 256
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class HeadSpec(BasePartSpec):
@@ -46,7 +42,7 @@ class HeadSpec(BasePartSpec):
     normed: Annotated[bool, Field(exclude_if=operator.not_)] = False
     projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
-    terms: Annotated[int | None, Field(ge=MIN_TERMS, le=MAX_TERMS, exclude_if=_is_none)] = None
+    terms: Annotated[int | None, Field(ge=MIN_TERMS, le=MAX_TERMS, exclude_if=is_none)] = None
 
     @model_validator(mode="after")
     def _hidden_is_projected(self) -> Self:

@@ -20,6 +20,11 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def is_none(value: object) -> bool:
+    """For fields that a manifest without them does not mention, so that older releases read it too."""
+    return value is None
+
+
 class DenseMap(Spec):
     """W [in, out]: the Houlsby and Pfeiffer adapters."""
 

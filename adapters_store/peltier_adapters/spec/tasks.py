@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec.label import Label
-from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.maps import Spec, is_none
 
 MAX_NEW_TOKENS = 4096
 MAX_LABELS = 4096
@@ -50,10 +50,6 @@ _FIELDS: Mapping[InputForm, tuple[str, ...]] = {
     "triple": ("{text}", "{pair}", "{third}"),
 }
 _FIELD = re.compile(r"\{(?:text|pair|third)\}")
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class DecodingSpec(Spec):
@@ -103,9 +99,9 @@ class TaskSpec(Spec):
     decoding: DecodingSpec | None = None
     padded: bool = False
     # The files of other tasks do not mention these, so older releases read them too.
-    stride: Annotated[int | None, Field(ge=0, exclude_if=_is_none)] = None
+    stride: Annotated[int | None, Field(ge=0, exclude_if=is_none)] = None
     normalized: Annotated[bool, Field(exclude_if=not_)] = False
-    span: Annotated[SpanSpec | None, Field(exclude_if=_is_none)] = None
+    span: Annotated[SpanSpec | None, Field(exclude_if=is_none)] = None
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
