@@ -71,14 +71,12 @@ def test_a_header_is_split_as_the_whole_text_is_read(metadata, table, compact, l
     ],
 )
 def test_what_is_not_json_is_refused(text: str) -> None:
-    """The error may be in the metadata, in the table or between them."""
     with pytest.raises(json.JSONDecodeError):
         split_header(text)
 
 
 @pytest.mark.parametrize("text", ['{"__metadata__":{"a":NaN},"a":1}', '{"__metadata__":{},"a":Infinity}'])
 def test_constants_that_json_does_not_have_are_refused(text: str) -> None:
-    """They are refused in the metadata and in the table."""
     with pytest.raises(ValueError, match="is not JSON"):
         split_header(text)
 

@@ -47,7 +47,6 @@ def test_tensors_that_overlap_or_leave_a_hole_are_told(begin: int) -> None:
     "change", [{"shape": 3}, {"data_offsets": [0, 8]}, {"data_offsets": [0.0, 4.0]}, {"shape": [-1]}]
 )
 def test_what_cannot_be_placed_has_no_places(change: dict[str, object]) -> None:
-    """Invalid shapes, and offsets that do not fit their shapes."""
     assert place_tensors(_table(a=_entry(0, 1) | change)) is None
 
 
@@ -69,7 +68,6 @@ def test_a_table_is_placed_as_its_parts_are(backbone: Backbone, make_artifact: C
 
 
 def test_a_table_of_other_parts_has_reasons(bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """A second check of the same parts gives the same reasons."""
     ours, theirs = (read_artifact(make_artifact(bert, preset), bert) for preset in ("lora", "bitfit"))
     table = _table(**{"lora.down": _entry(0, 1)})
     for _ in range(2):

@@ -20,9 +20,7 @@ from torch import Tensor
 
 PAGE = 4096
 _shapes = st.dictionaries(
-    st.text("abc.", min_size=1, max_size=4),
-    st.lists(st.integers(1, 9), max_size=4).map(tuple),
-    max_size=6,
+    st.text("abc.", min_size=1, max_size=4), st.lists(st.integers(1, 9), max_size=4).map(tuple), max_size=6
 )
 
 
@@ -31,7 +29,6 @@ def _address(memory: Memory) -> int:
 
 
 def test_what_is_given_back_is_used_again():
-    """The next request for the same number of pages gets it."""
     pages = Pages(max_kept_bytes=10 * PAGE)
     memory = pages.take(3 * PAGE - 5)
     address, size = _address(memory), len(memory)
@@ -43,7 +40,6 @@ def test_what_is_given_back_is_used_again():
 
 
 def test_memory_stays_while_a_view_of_it_does():
-    """Memory with a live view is not reused."""
     pages = Pages()
     view = memoryview(pages.take(PAGE)).cast("B")[100:]
     view[0] = 7
@@ -107,7 +103,6 @@ def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...
 
 
 def test_weights_are_a_mapping_of_their_tensors():
-    """Names, order and values are those given."""
     tensors = _random({"b": (2, 3), "a": (), "c": (5,)}, 0)
     weights = AdapterWeights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
     assert list(weights) == ["b", "a", "c"]
