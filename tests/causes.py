@@ -43,7 +43,6 @@ CAUSES = (
             "tests/backbone/native",
             "tests/adapters_store/test_contract.py",
             "tests/adapters_store/test_reference.py",
-            "tests/adapters_store/test_reference_modernbert.py",
             "tests/adapters_store/test_reference_t5.py",
         ),
         programs=("gcc", "qemu-user", "libc6-arm64-cross"),

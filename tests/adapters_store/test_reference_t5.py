@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration
 
+from tests.adapters_store.test_reference import ACTIVATIONS
 from tests.support.cover import cover
 from tests.support.vera import read_vera
 
@@ -45,12 +46,6 @@ NEW_TOKENS = 10
 STRAY = 10
 # A likelihood of several steps strays by 3e-5 at most, so two logits this far apart keep their order.
 CERTAIN = 1e-4
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": lambda x: x.clamp(min=0),
-    "gelu": lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)),
-    "gelu_new": lambda x: 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))),
-    "swish": lambda x: x * torch.sigmoid(x),
-}
 
 
 @cache
@@ -423,10 +418,7 @@ FORMULAS = cover(
 
 
 @pytest.mark.parametrize(
-    ("family", "preset", "overrides"),
-    [(family, *case) for family, case in FORMULAS],
-    indirect=["family"],
-    ids=str,
+    ("family", "preset", "overrides"), [(family, *case) for family, case in FORMULAS], indirect=["family"], ids=str
 )
 def test_a_method_is_its_formula(preset: str, overrides: dict[str, str], family: Family, make_artifact: MakeArtifact):
     """Every preset, and other settings of it."""
