@@ -86,18 +86,9 @@ HEADS = {
 FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
 RELATIVES = (
-    "xlm_roberta",
-    "camembert",
-    "distilbert",
-    "electra",
-    "mpnet",
-    "deberta",
-    "deberta_v2",
-    "nomic_bert",
-    "gte",
-    "jina",
-)
-RELATIVES += ("eurobert", "mt5", "umt5")
+    "xlm_roberta", "camembert", "distilbert", "electra", "mpnet", "deberta", "deberta_v2", "nomic_bert", "gte", "jina",
+    "eurobert", "mt5", "umt5",
+)  # fmt: skip
 
 PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8", "umt5_int8")
 PRECISIONS += ("modernbert", "modernbert_bfloat16", "modernbert_int8", "mpnet", "mpnet_bfloat16", "mpnet_int8")
@@ -245,16 +236,6 @@ def test_a_mixed_batch_equals_each_row_alone(first, second, backbone, zoo):
         ],
     )  # fmt: skip
     _same(forward(backbone, rows), _alone(backbone, rows))
-
-
-@pytest.mark.slow  # test_all_methods_write_together stays
-@pytest.mark.parametrize(
-    ("first", "second"), cover({"first": _presets("t5"), "second": _presets("t5")}, where=_is_pair)
-)
-def test_mixed_texts_equal_each_alone(first, second, t5, zoo):
-    """Any two methods that decode together, step by step, write what each writes alone, with the same probability."""
-    names = [first, second, f"{first}/other", f"{second}/twin", None, first]
-    _write_as_alone(t5, zoo(t5), names, max_rows=4)
 
 
 def test_all_methods_write_together(t5: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
@@ -497,7 +478,6 @@ def test_values_that_are_not_finite_are_refused(preset: str, backbone: Backbone,
 
 @pytest.mark.parametrize(("backbone", "preset"), ON_EACH_KIND, indirect=["backbone"])
 def test_a_true_artifact_proves_itself(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
-    """Its golden examples are reproduced."""
     assert check_golden(backbone, read_artifact(make_artifact(backbone, preset), backbone)) == []
 
 
@@ -542,15 +522,6 @@ def test_an_adapter_without_effect_is_refused(preset: str, backbone: Backbone, m
     data = to_bytes(manifest.model_copy(update={"golden": golden}), idle)
     reasons = check_golden(backbone, read_artifact(data, backbone))
     assert reasons == ["the adapter has no effect: a golden output is the same without it"]
-
-
-def test_another_backbone_is_refused(bert: Backbone, roberta: Backbone, make_artifact: MakeArtifact):
-    """An artifact of one backbone is refused by another, with family and fingerprint among the reasons."""
-    with pytest.raises(ArtifactError) as caught:
-        read_artifact(make_artifact(bert, "compacter"), roberta)
-    reasons = caught.value.reasons
-    assert any("backbone family is 'bert'; this backbone's is 'roberta'" in reason for reason in reasons)
-    assert any(reason.startswith("backbone fingerprint is sha256:") for reason in reasons)
 
 
 def test_the_backbone_is_never_changed(backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):

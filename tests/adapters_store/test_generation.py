@@ -77,14 +77,12 @@ def test_a_text_ends_at_its_end_or_its_limit():
 
 
 def test_a_seed_decides_a_sample():
-    """The same seed draws the same text; others draw others."""
     texts = {seed: tuple(_run_line(Decoding(8, temperature=1.0, seed=seed)).ids) for seed in range(20)}
     assert texts == {seed: tuple(_run_line(Decoding(8, temperature=1.0, seed=seed)).ids) for seed in range(20)}
     assert len(set(texts.values())) > 5
 
 
 def test_samples_follow_the_probabilities():
-    """First tokens of 4,000 draws are within five standard deviations of the language's own frequencies."""
     draws = 4000
     expected = _log_probs([], 0).exp()
     counts = torch.zeros(VOCABULARY)

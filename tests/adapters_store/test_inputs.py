@@ -30,7 +30,6 @@ def test_a_long_text_is_truncated_or_read_in_windows(bert: Backbone):
 
 
 def test_windows_of_a_padded_task_are_padded(bert: Backbone):
-    """Each to the task's length."""
     rows = encode_windows(bert, TAGS.model_copy(update={"padded": True}), "a " * 8, LongTexts(stride=2))
     assert [(len(row), row.pads, len(row.words)) for row in rows] == [(8, 0, 8), (8, 2, 8)]
 

@@ -207,7 +207,6 @@ def test_replaced_values_start_as_the_backbones(bert: Backbone):
 
 
 def test_the_same_seed_draws_the_same_tensors(bert: Backbone):
-    """Training can be reproduced from its seed."""
     one, other = _initial("unipelt-apl", bert), _initial("unipelt-apl", bert)
     assert all(torch.equal(one[name], other[name]) for name in one)
 

@@ -25,7 +25,6 @@ def resident(bert: Backbone, make_artifact: Callable[..., bytes]) -> Resident:
 
 
 def test_inputs_become_tokens(bert: Backbone):
-    """A text or a pair, with its special tokens."""
     assert len(encode_input(bert, SINGLE, "good film")) == 4
     assert encode_input(bert, PAIR, ("good", "film")).types == (0, 0, 0, 1, 1)
 
@@ -73,7 +72,6 @@ def test_a_long_input_is_counted_alike_whether_truncated_or_refused(family, task
 
 @pytest.mark.parametrize("task", [SINGLE, PADDED], ids=["plain", "padded"])
 def test_an_input_that_just_fits_is_not_truncated(task: TaskSpec, bert: Backbone):
-    """With or without leave to truncate."""
     for truncate in (True, False):
         assert encode_input(bert, task, "a " * 6, truncate=truncate).num_dropped == 0
     assert encode_input(bert, task, "a " * 7).num_dropped == 1
@@ -94,7 +92,6 @@ def test_an_input_that_just_fits_is_not_truncated(task: TaskSpec, bert: Backbone
     ids=str,
 )
 def test_an_input_that_does_not_fit_is_told_why(task, value, truncate, sentence, bert):
-    """The sentence names what was given and what the task takes."""
     with pytest.raises(InputError, match=re.escape(sentence)):
         encode_input(bert, task, value, truncate=truncate)
 
@@ -109,7 +106,6 @@ def test_any_unicode_is_answered(text: str, bert: Backbone, resident: Resident):
 
 
 def test_outputs_keep_the_order_of_the_rows(bert: Backbone, resident: Resident):
-    """Rows are sorted inside; outputs come as they were given."""
     encoded = [bert.tokenizer.encode(text) for text in ("bad", "a good film", "dull")]
     rows = [Row(one, resident if number != 1 else None) for number, one in enumerate(encoded)]
     found = forward(bert, rows)
@@ -119,7 +115,6 @@ def test_outputs_keep_the_order_of_the_rows(bert: Backbone, resident: Resident):
 
 
 def test_a_row_without_adapter_is_the_first_token(bert: Backbone):
-    """The bare backbone's last hidden state."""
     encoded = bert.tokenizer.encode("a good film")
     with torch.inference_mode():
         expected = bert.model(bert.pack([encoded]))[0]

@@ -99,7 +99,6 @@ def test_rows_of_any_lengths_are_pooled_as_each_alone(pooling, bert, make_artifa
 
 @torch.inference_mode()
 def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch):
-    """With native kernels, for any number of tasks and labels."""
     banks, drawn = Banks(bert), [(seed, labels) for seed in range(3) for labels in (("a", "b"), ("a", "b", "c"))]
     residents = [
         banks.add(read_artifact(make_artifact(bert, "lora", seed=seed, labels=labels), bert)) for seed, labels in drawn

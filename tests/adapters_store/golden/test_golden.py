@@ -11,12 +11,7 @@ from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.golden.golden import (
-    check_golden,
-    golden_rows,
-    judge_golden,
-    judge_stored,
-)
+from peltier_adapters.golden.golden import check_golden, golden_rows, judge_golden, judge_stored
 from peltier_adapters.presets.presets import presets_for
 from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
@@ -48,12 +43,10 @@ def _shifted(manifest: Manifest, by: float) -> Manifest:
 
 
 def test_a_difference_of_rounding_is_allowed(bert: Backbone, artifact: Artifact):
-    """Another machine adds in another order."""
     assert _check(bert, artifact, _shifted(artifact.manifest, 1e-5)) == []
 
 
 def test_a_larger_difference_is_a_reason_an_example(bert: Backbone, artifact: Artifact):
-    """The reason of each example has its difference and the allowed one."""
     reasons = _check(bert, artifact, _shifted(artifact.manifest, 0.01))
     assert len(reasons) == 3
     assert reasons[2].startswith("golden example 2: scores differ by 0.00")
@@ -76,11 +69,13 @@ def test_a_changed_scale_is_found_out(bert: Backbone, artifact: Artifact):
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e39, 4e38])
 @pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
 def test_a_recorded_value_beyond_float32_proves_nothing(value, task_type, bert, make_artifact):
-    """It becomes infinite in the comparison, and every difference from infinity is too large."""
+    """It becomes infinite or NaN in the comparison, which a maximum of several differences could hide."""
     labels = ("score",) if task_type == "regression" else ("a", "b")
     artifact = read_artifact(make_artifact(bert, "lora", labels=labels, task_type=task_type), bert)
-    outputs = [(value,) * len(labels)] * 3
-    assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 3
+    own = [golden.output for golden in artifact.manifest.golden]
+    for place in range(3):
+        wrong = [*own[:place], (value,) * len(labels), *own[place + 1 :]]
+        assert len(_check(bert, artifact, _recorded(artifact.manifest, *wrong))) == 1
 
 
 def test_large_regression_values_are_compared_relatively(bert: Backbone, make_artifact: MakeArtifact):
@@ -138,12 +133,6 @@ def test_a_term_beyond_float32_is_refused(half: Backbone, bert: Backbone, make_a
     outputs[1][0] = 1e39
     wrong = replace(artifact, manifest=_recorded(artifact.manifest, *map(tuple, outputs)))
     assert check_golden(half, wrong) == ["golden example 1: its terms are not different entries of the vocabulary"]
-
-
-def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
-    """The golden examples of a pair task are pairs."""
-    artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)
-    assert _check(bert, artifact, artifact.manifest) == []
 
 
 @pytest.fixture
@@ -206,22 +195,6 @@ def test_no_sound_adapter_is_refused(name, dtype, level, request, make_artifact)
 def _make(backbone: Backbone, make_artifact: MakeArtifact, preset: str, kind: str, seed: int) -> bytes:
     labels = ("score",) if kind == "regression" else ("negative", "positive")
     return make_artifact(backbone, preset, task_type=kind, labels=labels, seed=seed)
-
-
-def test_float32_asks_for_each_example(bert: Backbone, artifact: Artifact):
-    """One wrong example is enough for a refusal."""
-    outputs = [golden.output for golden in artifact.manifest.golden]
-    outputs[0] = (outputs[0][0] + 0.01, outputs[0][1])
-    (reason,) = _check(bert, artifact, _recorded(artifact.manifest, *outputs))
-    assert reason.startswith("golden example 0: scores differ")
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_a_recorded_value_that_proves_nothing_is_found_at_any_place(place: int, bert: Backbone, artifact: Artifact):
-    """Its difference is NaN, which a maximum of several differences could hide."""
-    outputs = [golden.output for golden in artifact.manifest.golden]
-    outputs[place] = (1e39, -1e39)
-    assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 1
 
 
 def test_an_output_of_other_tokens_is_refused_before_it_is_computed(bert, make_artifact):

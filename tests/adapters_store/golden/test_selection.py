@@ -39,7 +39,6 @@ def test_chosen_inputs_are_distinct_and_no_longer_than_evenly_spaced_ones(bert: 
 
 
 def test_a_few_inputs_are_all_golden(bert: Backbone):
-    """A validation file of one text, twice."""
     assert choose_inputs(bert, _candidate(bert, "lora"), ["good", "good"], 4) == ["good"]
 
 

@@ -72,5 +72,4 @@ def test_an_encoder_with_kernels_is_captured(family, kernels, expected, request,
 
 
 def test_the_cpu_has_no_graphs(bert: Backbone):
-    """With any settings."""
     assert choice.create_graphs(bert) is None

@@ -41,14 +41,12 @@ def test_tokens_are_rounded_up_by_less_than_a_quarter(count: int):
 
 
 def test_buckets_are_few():
-    """Rows are powers of two."""
     assert len({round_tokens(count) for count in range(1, MAX_TOKENS + 1)}) <= 28
     assert {round_up(count) for count in range(1, 129)} == {2**power for power in range(8)}
 
 
 @given(sizes=st.tuples(*[st.integers(1, MAX_TOKENS)] * 3))
 def test_a_shape_is_covered_by_its_bucket(sizes: tuple[int, int, int]):
-    """Tokens, rows and the longest row."""
     shape = Shape(*sizes, frozenset(), frozenset())
     rounded = round_shape(shape)
     assert rounded is not None

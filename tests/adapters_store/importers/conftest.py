@@ -10,6 +10,7 @@ import pytest
 import torch
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers import extensions  # noqa: F401 - it registers its readers
 from peltier_adapters.importers.run import Import, TaskOptions, import_adapter
 from peltier_adapters.inputs import encode_input
@@ -36,6 +37,32 @@ def outputs(wanted: Import, backbone: Backbone) -> list[torch.Tensor]:
     single = task if backbone.config.generates else task.model_copy(update={"inputs": "single"})
     rows = [Row(encode_input(backbone, single, text), resident) for text in TEXTS]
     return [output.logits for output in forward(backbone, rows)]
+
+
+@torch.no_grad()
+def answers(model, backbone):
+    """What a model of transformers answers to each of `TEXTS`: its logits, or the start and the end of each token."""
+    found = [model(torch.tensor([backbone.tokenizer.encode(text).ids])) for text in TEXTS]
+    spans = "start_logits" in found[0]
+    return [torch.stack((one.start_logits[0], one.end_logits[0]), -1) if spans else one.logits[0] for one in found]
+
+
+def check_answers(wanted, backbone, expected):
+    """Fails unless the imported adapter answers each of `TEXTS` as `expected`."""
+    for found, own in zip(outputs(wanted, backbone), expected, strict=True):
+        torch.testing.assert_close(found, own, rtol=0, atol=1e-4)
+
+
+def check_each_is_needed(read, tensors, path, backbone, aliases="$"):
+    """Fails unless `read` refuses the file without any one of its `tensors`, but for `aliases`, and reads it whole."""
+    for name in tensors:
+        if re.fullmatch(aliases, name):
+            continue
+        torch.save({other: one for other, one in tensors.items() if other != name}, path)
+        with pytest.raises(AdapterError):
+            read(path.parent, backbone)
+    torch.save(tensors, path)
+    read(path.parent, backbone)
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,6 @@ def test_a_directory_becomes_an_artifact_that_loads(save_peft, bert, tmp_path, c
 
 
 def test_what_the_checkpoint_does_not_say_is_told_by_options(save_peft, bert, tmp_path):
-    """Name, labels, the form of inputs and the golden examples are options."""
     examples, output = tmp_path / "examples.txt", tmp_path / "out.safetensors"
     examples.write_text('["a good film", "bad"]\n["bad", "a film"]\n')
     import_("peft", save_peft(), bert.name, output, name="nli", labels="no, yes", inputs="pair", examples=examples)

@@ -26,7 +26,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from tests.adapters_store.importers.conftest import TEXTS, outputs
+from tests.adapters_store.importers.conftest import TEXTS, answers, check_answers
 
 MODELS: dict[str, type[PreTrainedModel]] = {
     "SEQ_CLS": ModernBertForSequenceClassification,
@@ -79,14 +79,6 @@ def _save(model, folder, task, lora=(QKV,), saved=(), *, classified=True):
     return folder
 
 
-@torch.no_grad()
-def _answers(model: Any, backbone: Backbone) -> list[torch.Tensor]:
-    found = [model(torch.tensor([backbone.tokenizer.encode(text).ids])) for text in TEXTS]
-    if "start_logits" in found[0]:
-        return [torch.stack((one.start_logits[0], one.end_logits[0]), -1) for one in found]
-    return [one.logits[0] for one in found]
-
-
 @pytest.mark.parametrize(
     ("task", "pooling", "lora", "saved"),
     [
@@ -107,16 +99,15 @@ def test_a_classifier_answers_as_that_of_transformers(task, pooling, lora, saved
         _draw(model.get_submodule(module))
     backbone = load_backbone(str(directory))
     wanted = Import("peft", _save(model, tmp_path / "adapter", task, lora, saved), "imported")
-    answers = _answers(model.eval(), backbone)
-    for found, expected in zip(outputs(wanted, backbone), answers, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    expected = answers(model.eval(), backbone)
+    check_answers(wanted, backbone, expected)
     banks = Banks(backbone)
-    own = banks.add(import_adapter(wanted, backbone))
+    imported = banks.add(import_adapter(wanted, backbone))
     other = banks.add(read_artifact(make_artifact(backbone, "lora"), backbone))
-    rows = [Row(backbone.tokenizer.encode(text), one) for text in TEXTS for one in (other, own, None)]
+    rows = [Row(backbone.tokenizer.encode(text), one) for text in TEXTS for one in (other, imported, None)]
     alone, mixed = forward(backbone, rows[::3]), forward(backbone, rows)
-    for found, expected in zip(mixed[1::3], answers, strict=True):
-        torch.testing.assert_close(found.logits, expected, rtol=0, atol=1e-4)
+    for found, own in zip(mixed[1::3], expected, strict=True):
+        torch.testing.assert_close(found.logits, own, rtol=0, atol=1e-4)
     for found, single in zip(mixed[::3], alone, strict=True):
         torch.testing.assert_close(found.logits, single.logits, rtol=0, atol=1e-5)
 
@@ -147,6 +138,5 @@ def test_the_head_of_a_whole_model_is_read(modernbert: Backbone, modernbert_dire
     _draw(model.head)
     model.save_pretrained(tmp_path / "model")
     adapter = _save(model, tmp_path / "adapter", "SEQ_CLS", classified=False)
-    found = outputs(Import("peft", adapter, "imported", head=tmp_path / "model"), modernbert)
-    for own, expected in zip(found, _answers(model.eval(), modernbert), strict=True):
-        torch.testing.assert_close(own, expected, rtol=0, atol=1e-4)
+    wanted = Import("peft", adapter, "imported", head=tmp_path / "model")
+    check_answers(wanted, modernbert, answers(model.eval(), modernbert))

@@ -47,5 +47,4 @@ def test_an_import_answers_as_its_library_does_or_is_refused(origin, case, saved
 
 @pytest.mark.parametrize("origin", PACKAGES)
 def test_every_saved_case_has_an_outcome(origin: str, saved: dict[str, Path]) -> None:
-    """Every adapter that a script saves is compared."""
     assert sorted(folder.name for folder in saved[origin].iterdir()) == sorted(OUTCOMES[origin])

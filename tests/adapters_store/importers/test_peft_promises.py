@@ -135,7 +135,6 @@ def test_a_tensor_that_no_setting_promises_is_refused(case: str, saved: Callable
     ],
 )  # fmt: skip
 def test_a_configuration_that_says_other_than_its_file_is_refused(case, settings, sentence, saved):
-    """The error names the tensor or the module, and the setting."""
     adapter = saved(case)
     with pytest.raises(AdapterError, match=sentence):
         adapter.load({}, **settings)

@@ -11,7 +11,6 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 
 
 def test_a_part_beyond_what_is_served_is_one_sentence(save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
-    """The error names the value and its bound."""
     tensors = {
         f"{QUERY}.lora_A": None,
         f"{QUERY}.lora_B": None,
@@ -24,7 +23,6 @@ def test_a_part_beyond_what_is_served_is_one_sentence(save_adapterhub: SaveAdapt
 
 
 def test_a_regression_has_one_output(save_peft: SavePeft, bert: Backbone) -> None:
-    """A head with several outputs is refused as a regression."""
     wanted = Import("peft", save_peft(), "imported", options=TaskOptions(task_type="regression"))
     with pytest.raises(AdapterError, match="a regression has one output; the checkpoint's head has 2"):
         import_adapter(wanted, bert)
@@ -34,7 +32,6 @@ BARE = ImportedAdapter("lora", ())
 
 
 def test_a_task_on_t5_writes_as_it_is_told(t5: Backbone) -> None:
-    """The task has the given length of texts and temperature of completions."""
     decoding = TaskOptions(max_new_tokens=7, completion_temperature=0.0).task(BARE, t5).decoding
     assert decoding is not None
     assert (decoding.answer, decoding.max_new_tokens, decoding.completion_temperature) == ("generate", 7, 0.0)
@@ -42,6 +39,5 @@ def test_a_task_on_t5_writes_as_it_is_told(t5: Backbone) -> None:
 
 
 def test_a_temperature_out_of_bounds_is_one_sentence(t5: Backbone) -> None:
-    """The sentence contains the bound."""
     with pytest.raises(AdapterError, match=r"completion_temperature is 3\.0: .* less than or equal to 2"):
         TaskOptions(completion_temperature=3.0).task(BARE, t5)

@@ -134,7 +134,6 @@ def test_a_sparse_encoder_of_sentence_transformers(saved: Path, tmp_path: Path) 
     "changed", [{"pooling_strategy": "sum"}, {"activation_function": "log1p_relu"}, {"new_scale": 2.0}]
 )
 def test_another_pooling_of_terms_is_refused(splade: Path, changed: dict[str, Any]) -> None:
-    """Its weights would differ."""
     path = splade / "1_SpladePooling" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     with pytest.raises(AdapterError, match=f"{next(iter(changed))} is .*, which (is not supported|this importer does)"):
@@ -157,7 +156,6 @@ def test_a_head_needs_the_weights_of_its_model(splade: Path, bert: Backbone) -> 
 
 
 def test_a_model_without_a_head_is_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A plain encoder scores no terms."""
     path = save(BertModel, "bert", request, tmp_path / "model")
     with pytest.raises(AdapterError, match="has no head of a masked language model that is supported"):
         import_adapter(Import("splade", path, "nothing"), load_backbone(str(path)))
@@ -194,7 +192,6 @@ def test_another_activation_is_refused(tmp_path: Path, request: pytest.FixtureRe
 
 
 def test_shards_are_read(splade: Path, tmp_path: Path) -> None:
-    """As those of a backbone."""
     model = AutoModelForMaskedLM.from_pretrained(splade)
     (splade / "model.safetensors").unlink()
     model.save_pretrained(splade, max_shard_size="20KB")
@@ -212,12 +209,10 @@ def test_shards_are_read(splade: Path, tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_are_refused(splade: Path, options: TaskOptions, message: str) -> None:
-    """The sentence names the rule."""
     with pytest.raises(AdapterError, match=message):
         import_adapter(Import("splade", splade, "terms", options=options), load_backbone(str(splade)))
 
 
 def test_a_t5_has_no_head(t5: Backbone, tmp_path: Path) -> None:
-    """It answers in text."""
     with pytest.raises(AdapterError, match="cannot be imported for a T5"):
         import_adapter(Import("splade", tmp_path, "text"), t5)

@@ -245,7 +245,6 @@ def test_a_compiled_program_keeps_what_it_points_to():
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_a_gain_scales_the_last_bias_too(gated: bool, backend: Backend):
-    """With a gain of 3 an op adds three times as much."""
     cut = Template()
     steps = MatmulStep(cut(HIDDEN, 5)), MatmulStep(cut(5, HIDDEN), cut(HIDDEN))
     gate = Gate("x", 0, cut(HIDDEN), cut()) if gated else None

@@ -42,7 +42,7 @@ def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **
         ("pfeiffer-ffn", {}, 894_528),
         ("unipelt-apl-central", {}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
         ("unipelt-apl", {"central": "true"}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
-        ("adamix-lora", {"rank": "8"}, 294_912),
+        ("adamix-lora", {"rank": "8"}, 294_912),  # an ordinary LoRA, once the experts are merged
     ],
     ids=str,
 )
@@ -69,18 +69,11 @@ def test_published_counts(row: Published):
     ids=str,
 )
 def test_counts_on_t5(preset: str, overrides: dict[str, str], count: int):
-    """The counts of docs/methods.md#counts on t5-base, and that of Pfeiffer's adapter wherever it stands."""
     assert _count(preset, T5_BASE, **overrides) == count
 
 
 def test_percentages_on_t5_are_over_the_cropped_model():
-    """The denominators of docs/methods.md#vocabulary."""
     assert (T5_BASE.num_parameters, T5_SMALL.num_parameters) == (222_882_048, 60_492_288)
-
-
-def test_adamix_lora_counts_as_lora():
-    """The merged experts are an ordinary LoRA, here of rank 8."""
-    assert _count("adamix-lora", LARGE, rank="8") == 786_432
 
 
 def test_heads_are_counted_on_request():
@@ -91,7 +84,6 @@ def test_heads_are_counted_on_request():
 
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_every_preset_fits_its_families(config: BackboneConfig):
-    """Composed parts name each tensor once; parts of an encoder end with a head, and parts of a T5 have none."""
     for chosen in presets_for(config):
         parts = chosen.compose(chosen.settings({}, config), config, outputs=5)
         assert [part.kind == "head" for part in parts].count(True) == (0 if config.generates else 1)
@@ -180,7 +172,6 @@ def test_lora_takes_all_linear_maps(config: BackboneConfig, attentions: int, nar
 
 
 def test_settings_keep_the_type_of_their_default():
-    """Text from the command line gets the type of the default."""
     settings = find_preset("unipelt-apl").settings(
         {"gated": "False", "rank": "4", "alpha": "2", "targets": "key"}, BASE
     )
@@ -231,7 +222,6 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
     ids=str,
 )
 def test_bad_settings_are_named(preset: str, overrides: dict[str, str], words: str):
-    """Each error is one sentence with the setting, its value and the rule."""
     with pytest.raises(AdapterError) as caught:
         _count(preset, **overrides)
     assert words in str(caught.value)
@@ -297,10 +287,10 @@ def _parts(preset: str, config: BackboneConfig, **overrides: str) -> Parts:
     return chosen.compose(chosen.settings(overrides, config), config, outputs=2)
 
 
-def test_presets_need_no_torch():
-    """`peltier presets` starts fast."""
+@pytest.mark.parametrize("module", ["presets.presets", "spec.cost"])
+def test_presets_and_costs_need_no_torch(module):
+    """`peltier presets` starts fast, and a registry can compute costs."""
     program = (
-        "import sys, peltier_adapters.presets.presets; "
-        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+        f"import sys, peltier_adapters.{module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -38,7 +38,6 @@ def bank(bert: Backbone, parts: Parts) -> Bank:
 
 
 def test_a_slot_has_the_tensors_of_the_banks_parts(bank: Bank):
-    """From its first element on, by names and shapes; the backend of a CPU reads them as they are."""
     flat = torch.arange(float(bank.layout.length))
     slot = bank.slot(bank.prepare(flat))
     tensors = bank.layout.views(slot.read())
@@ -161,7 +160,6 @@ def test_any_backend_reads_what_another_has_prepared(family, make_artifact, monk
 
 
 def test_an_artifact_of_loose_tensors_is_copied(bert: Backbone, make_artifact: MakeArtifact):
-    """It answers as the one that was read from a file does."""
     (artifact,) = _artifacts(bert, make_artifact, 1)
     loose = Artifact(artifact.manifest, {name: one.clone() for name, one in artifact.tensors.items()}, artifact.digest)
     rows = [Row(bert.tokenizer.encode("a good film"), Banks(bert).add(one)) for one in (artifact, loose)]

@@ -76,7 +76,6 @@ def test_only_some_types_have_an_output_for_each_token():
     ],
 )
 def test_types_with_rules_of_their_own(changes: dict[str, Any], words: str):
-    """The error is one sentence with the type and the rule."""
     with pytest.raises(ValidationError, match=re.escape(words)):
         _task(**HEADED | changes)
 
@@ -115,14 +114,12 @@ def test_types_with_heads_are_not_for_t5():
     ids=str,
 )
 def test_a_task_that_cannot_be_is_refused(changes: dict[str, Any], words: str):
-    """The error is one sentence with the value and the rule."""
     with pytest.raises(ValidationError) as caught:
         _task(**changes)
     assert words in str(caught.value)
 
 
 def test_names_come_from_the_flag_or_a_json_file(tmp_path: Path):
-    """The flag is `a,b,c`, or a file that ends in .json."""
     (tmp_path / "names.json").write_text(json.dumps(["a", "b, c"]))
     assert parse_names("labels", "a, b,c") == ("a", "b", "c")
     assert parse_names("labels", str(tmp_path / "names.json")) == ("a", "b, c")

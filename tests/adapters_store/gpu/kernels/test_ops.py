@@ -101,7 +101,6 @@ def test_ops_of_one_place_all_act(apart: bool, dtype: torch.dtype):
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 def test_every_activation_is_known(activation: str):
-    """By its number."""
     cut = Cutter()
     down = MatmulStep(cut(WIDTH, 5), cut(5), activation=activation)  # type: ignore[arg-type]
     batch = Batch([FusedMatmul("ffn", 0, (down, MatmulStep(cut(5, WIDTH), cut(WIDTH))))])
@@ -123,7 +122,6 @@ def test_each_row_has_its_own_norm(summed: bool, base: Norm, dtype: torch.dtype)
 
 
 def test_gates_are_recorded():
-    """Those of narrow and of wide ops."""
     for size in (5, 70):
         cut = Cutter()
         batch = Batch([_bottleneck(cut, size, gate=_gate(cut))])

@@ -10,13 +10,11 @@ from tests.adapters_store.gpu.kernels.cases import CPU, TRITON
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_the_kernels_pass(dtype: torch.dtype):
-    """All ops, in both dtypes."""
     check(TRITON[dtype], CPU, dtype)
 
 
 @pytest.mark.parametrize(("kernel", "kind"), [("chain", "a bottleneck"), ("step", "a wide bottleneck")])
 def test_a_kernel_that_does_nothing_is_named(kernel: str, kind: str, monkeypatch: pytest.MonkeyPatch):
-    """The error says which op is wrong, and in which dtype."""
 
     def leave_out(*arguments: object) -> None:
         if kernel == "chain":

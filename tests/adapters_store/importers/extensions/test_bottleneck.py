@@ -20,7 +20,6 @@ def _checkpoint(**changed: torch.Tensor) -> Checkpoint:
 
 
 def test_maps_are_read_as_products_from_the_right() -> None:
-    """Weights are [in, out]."""
     down, up = take_maps(_checkpoint(), "down", "up", 6)
     assert (down["weight"].shape, up["weight"].shape) == ((6, 4), (4, 6))
 
@@ -41,6 +40,5 @@ def test_sizes_that_do_not_fit_are_refused(name: str, tensor: torch.Tensor, sent
 
 
 def test_a_rule_is_a_cube() -> None:
-    """A rule has n matrices of n by n."""
     with pytest.raises(AdapterError, match=r"has shape \[4, 4, 2\]; a rule is \[n, n, n\]"):
         take_rule(Checkpoint({"rule": torch.ones(4, 4, 2)}, Path("here")), "rule")

@@ -108,9 +108,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "eurobert-ia3-keys": (
         "eurobert",
         IA3Config(
-            task_type="TOKEN_CLS",
-            target_modules=["k_proj", "v_proj", "down_proj"],
-            feedforward_modules=["down_proj"],
+            task_type="TOKEN_CLS", target_modules=["k_proj", "v_proj", "down_proj"], feedforward_modules=["down_proj"]
         ),
     ),
     "eurobert-lora-texts": ("eurobert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["q_proj"])),

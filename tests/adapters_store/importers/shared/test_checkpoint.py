@@ -29,7 +29,6 @@ def test_a_torch_file_may_hold_tensors_alone(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["half.bin", "half.safetensors"])
 def test_half_written_files_are_refused(name: str, tmp_path: Path) -> None:
-    """A truncated file is refused in one sentence."""
     torch.save({"weight": torch.ones(64)}, tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])

@@ -7,7 +7,7 @@ from peltier_adapters.importers.extensions.authors import read_adamix
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
-from tests.adapters_store.importers.conftest import TEXTS, served
+from tests.adapters_store.importers.conftest import TEXTS, check_each_is_needed, served
 from tests.adapters_store.importers.extensions.authors.bert import AuthorsBert
 
 State = dict[str, torch.Tensor]
@@ -52,11 +52,7 @@ def test_merged_experts_answer_as_the_authors_modules_do(family, eps, request, t
 @pytest.mark.parametrize(
     ("name", "tensor", "sentence"),
     [
-        (
-            "transformer.h.0.attn.c_attn.experts_lora_A.0",
-            torch.ones(8, 48),
-            "AdaMix for GPT-2; only those for BERT",
-        ),
+        ("transformer.h.0.attn.c_attn.experts_lora_A.0", torch.ones(8, 48), "AdaMix for GPT-2; only those for BERT"),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.expert_score_weight", torch.ones(5), r"it must be \[4\]"),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.7.weight", torch.ones(8, 48), "count from 0"),
         (
@@ -99,10 +95,7 @@ def test_each_tensor_of_the_authors_is_needed(family: str, request: pytest.Fixtu
     """A layer without its experts, or with fewer, is refused."""
     backbone: Backbone = request.getfixturevalue(family)
     whole, path = _state(family), tmp_path / "pytorch_model_expert_soup.bin"
-    for name in whole:
-        torch.save({other: one for other, one in whole.items() if other != name}, path)
-        with pytest.raises(AdapterError):
-            read_adamix(tmp_path, backbone)
+    check_each_is_needed(read_adamix, whole, path, backbone)
     torch.save({name: one for name, one in whole.items() if "layer.1." not in name}, path)
     with pytest.raises(AdapterError, match=r"has no adapter in 'encoder.layer.1.output', which the authors' code"):
         read_adamix(tmp_path, backbone)

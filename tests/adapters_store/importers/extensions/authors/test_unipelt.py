@@ -10,7 +10,7 @@ from peltier_adapters.importers.run import TaskOptions
 from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 
-from tests.adapters_store.importers.conftest import TEXTS, served
+from tests.adapters_store.importers.conftest import TEXTS, check_each_is_needed, served
 from tests.adapters_store.importers.extensions.authors.bert import AuthorsBert
 
 LENGTH = 96  # what the authors' 128 is on a backbone of 96 positions
@@ -80,16 +80,8 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(parts, bert,
 @pytest.mark.parametrize(
     ("name", "tensor", "sentence"),
     [
-        (
-            "bert.encoder.layer.0.output.dense.bias",
-            torch.ones(48),
-            "the frozen weights '0.output.bias' differ",
-        ),
-        (
-            "bert.encoder.layer.0.output.adapters.cola.adapter_up.bias",
-            torch.ones(48),
-            "2 tasks: cola, mrpc",
-        ),
+        ("bert.encoder.layer.0.output.dense.bias", torch.ones(48), "the frozen weights '0.output.bias' differ"),
+        ("bert.encoder.layer.0.output.adapters.cola.adapter_up.bias", torch.ones(48), "2 tasks: cola, mrpc"),
         ("bert.encoder.layer.0.attention.self.query.lora_B", torch.ones(32, 4), r"it must be \[48, 4\]"),
         (
             "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
@@ -101,7 +93,6 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(parts, bert,
     ],
 )
 def test_what_does_not_fit_is_refused(name, tensor, sentence, bert, bert_directory, tmp_path):
-    """The errors for a trained backbone, two tasks and other widths name what was expected."""
     torch.save(_state(bert_directory, "pla") | {name: tensor}, tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match=sentence):
         read_unipelt(tmp_path, bert)
@@ -139,10 +130,15 @@ def _own(**settings: object) -> dict[str, object]:
         (_own(phm_layer=True), "phm_layer is true, which this importer does not know"),
         ({"adapters": {"adapters": {"mrpc": "houlsby"}, "config_map": {}}}, "is 'houlsby'; only 'pfeiffer'"),
         ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not supported"),
+        ({"lora_r": 8}, "lora_A' has the rank 4; its configuration says 8"),
+        (_own(reduction_factor=16), "reduction_factor promises adapters of the size 3; the checkpoint's differ"),
+        (_own(leave_out=[1]), r"leave_out is \[1\], which is not supported"),
+        (_own(mh_adapter=True), "mh_adapter is true, which is not supported"),
+        (_own(output_adapter=False), "output_adapter is false, which is not supported"),
     ],
 )
 def test_settings_that_change_the_answers_are_refused(settings, sentence, bert, bert_directory, tmp_path):
-    """Settings without tensors are read from the configuration beside the weights."""
+    """Or that are not those of the tensors: they are read from the configuration beside the weights."""
     torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(settings))
     with pytest.raises(AdapterError, match=sentence):
@@ -169,13 +165,7 @@ def test_a_gate_must_be_there_unless_it_is_off(settings, bert, bert_directory, t
 
 def test_each_tensor_of_the_authors_is_needed(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
     """All but the gates of prefixes of a model that has no prefix, which are never used."""
-    whole = _state(bert_directory, "pla")
-    for name in whole:
-        torch.save({other: one for other, one in whole.items() if other != name}, tmp_path / "pytorch_model.bin")
-        with pytest.raises(AdapterError):
-            read_unipelt(tmp_path, bert)
-    torch.save(whole, tmp_path / "pytorch_model.bin")
-    read_unipelt(tmp_path, bert)
+    check_each_is_needed(read_unipelt, _state(bert_directory, "pla"), tmp_path / "pytorch_model.bin", bert)
 
 
 @pytest.mark.parametrize(
@@ -193,21 +183,3 @@ def test_layers_and_matrices_are_whole(pattern, sentence, bert, bert_directory, 
     torch.save({name: one for name, one in whole.items() if not re.search(pattern, name)}, tmp_path / "a.bin")
     with pytest.raises(AdapterError, match=sentence):
         read_unipelt(tmp_path / "a.bin", bert)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"lora_r": 8}, "lora_A' has the rank 4; its configuration says 8"),
-        (_own(reduction_factor=16), "reduction_factor promises adapters of the size 3; the checkpoint's differ"),
-        (_own(leave_out=[1]), r"leave_out is \[1\], which is not supported"),
-        (_own(mh_adapter=True), "mh_adapter is true, which is not supported"),
-        (_own(output_adapter=False), "output_adapter is false, which is not supported"),
-    ],
-)
-def test_settings_that_are_not_the_tensors_are_refused(settings, sentence, bert, bert_directory, tmp_path):
-    """Ranks, sizes and places in the settings are those of the tensors."""
-    torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(AdapterError, match=sentence):
-        read_unipelt(tmp_path, bert)
