@@ -90,7 +90,10 @@ def _check(header: Header, backbone: Backbone) -> tuple[Manifest, Placement]:
     manifest = header.validate()
     reasons = backbone_mismatches(manifest, backbone.config, backbone.fingerprint)
     if manifest.backbone.family == backbone.config.family:  # otherwise every tensor would be a reason
-        reasons += [*_needs_pooler(manifest, backbone), *table_reasons(header.table, manifest.parts, backbone.config)]
+        lacks_pooler = not backbone.config.generates and backbone.bert.pooler is None
+        users = pooler_users(manifest.parts) if lacks_pooler else []
+        reasons += [f"part {kind!r} needs a pooler, which this backbone's checkpoint does not have" for kind in users]
+        reasons += table_reasons(header.table, manifest.parts, backbone.config)
         reasons += target_problems(manifest.task, backbone)
     placement = None if reasons else place_tensors(header.table)
     if placement is not None and (problem := placement.problem(header.num_bytes)):
@@ -104,22 +107,11 @@ def _check(header: Header, backbone: Backbone) -> tuple[Manifest, Placement]:
 def _require_finite(weights: AdapterWeights) -> None:
     # A sum is finite only if all values are. This is ten times as fast as checking each value.
     runs = (weights.flat[start : start + _SERIAL_ELEMENTS] for start in range(0, len(weights.flat), _SERIAL_ELEMENTS))
-    infinite = [] if all(math.isfinite(float(run.sum())) for run in runs) else _infinite(weights)
+    if all(math.isfinite(float(run.sum())) for run in runs):
+        return
+    infinite = sorted(name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all()))
     if infinite:
         raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
-
-
-def _infinite(tensors: Mapping[str, Tensor]) -> list[str]:
-    return sorted(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all()))
-
-
-def _needs_pooler(manifest: Manifest, backbone: Backbone) -> list[str]:
-    users = pooler_users(manifest.parts) if _lacks_pooler(backbone) else []
-    return [f"part {kind!r} needs a pooler, which this backbone's checkpoint does not have" for kind in users]
-
-
-def _lacks_pooler(backbone: Backbone) -> bool:
-    return not backbone.config.generates and backbone.bert.pooler is None
 
 
 def _require_readable(data: bytes) -> None:

@@ -123,11 +123,8 @@ def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     """Loads the artifact, runs its golden examples and judges them, for callers that own the device."""
     if is_rounded(backbone) and (reasons := SubstituteProof(backbone).judge(artifact)):
         return reasons
-    return judge_golden(backbone, artifact.manifest, _run(backbone, artifact))
-
-
-def _run(backbone: Backbone, artifact: Artifact) -> list[RowOutput]:
-    return forward(backbone, golden_rows(backbone, artifact.manifest, Banks(backbone).add(artifact)))
+    rows = golden_rows(backbone, artifact.manifest, Banks(backbone).add(artifact))
+    return judge_golden(backbone, artifact.manifest, forward(backbone, rows))
 
 
 def _not_finite(found: Sequence[Tensor]) -> list[str]:
@@ -135,18 +132,13 @@ def _not_finite(found: Sequence[Tensor]) -> list[str]:
     return [f"golden example {number}: this server's output is not finite" for number in bad]
 
 
-def _tolerance(backbone: Backbone, manifest: Manifest) -> float:
-    tolerance = _TOLERANCES[backbone.precision]
-    has_proof = manifest.substitute_output is not None or not is_rounded(backbone)
-    return tolerance if has_proof else tolerance / 2
-
-
 def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]) -> list[str]:
     recorded = [torch.tensor(example.output) for example in manifest.golden]
     if reasons := _other_sizes([own.numel() for own in found], [own.numel() for own in recorded]):
         return reasons
     off = [distance(manifest.task, own, wanted.view_as(own)) for own, wanted in zip(found, recorded, strict=True)]
-    tolerance = _tolerance(backbone, manifest)
+    has_proof = manifest.substitute_output is not None or not is_rounded(backbone)
+    tolerance = _TOLERANCES[backbone.precision] / (1 if has_proof else 2)
     where = f" in {backbone.precision}" if is_rounded(backbone) else ""
     return [
         f"golden example {number}: scores differ by {difference:.2g} from the recorded ones; "
@@ -175,17 +167,13 @@ def distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
     if task.type == "embedding":
         return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)
-    return float(((_judged(task, logits) - scores).abs() / _scale(scores)).max())
+    # Regression values and log-likelihoods may be large, probabilities are not.
+    return float(((_judged(task, logits) - scores).abs() / scores.abs().clamp(min=1.0)).max())
 
 
 def _judged(task: TaskSpec, logits: Tensor) -> Tensor:
     # On T5 log-likelihoods, because probabilities among the targets would hide or amplify rounding errors.
     return logits if task.targets else answers.scores(task, logits)
-
-
-def _scale(scores: Tensor) -> Tensor:
-    """The magnitude of scores: regression values and log-likelihoods may be large, probabilities are not."""
-    return scores.abs().clamp(min=1.0)
 
 
 def is_rounded(backbone: Backbone) -> bool:
