@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from peltier_adapters.artifact.label_tree import create_tree
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.residency.bank import Bank, Resident, Slot
+from peltier_adapters.spec.parts import served_parts
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.bert.weights import build_bert
 from peltier_backbone.checkpoint.config import BackboneConfig
@@ -19,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from triton.runtime.jit import JITFunction
 
 META = torch.device("meta")
+TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
 # Operators that allocate or describe, and launch nothing.
 _SILENT = (
     "empty",
@@ -126,3 +132,17 @@ def without_data(backbone: Backbone, config: BackboneConfig, dtype: torch.dtype 
     build: Callable[..., Any] = build_t5 if config.generates else build_bert
     model = build(config, _Shapes(dtype), PlainLinear)
     return replace(backbone, config=config, model=model, device=META, dtype=dtype)
+
+
+def residents(backbone: Backbone, preset: str, num: int, numbers: Iterator[int]) -> list[Resident]:
+    """Adapters of a preset, whose banks have the next of `numbers`."""
+    found = find_preset(preset)
+    parts = served_parts(found.compose(found.settings({}, backbone.config), backbone.config, outputs=2))
+    body = Bank(next(numbers), tuple(part for part in parts if part.kind != "head"), backbone)
+    head = Bank(next(numbers), tuple(part for part in parts if part.kind == "head"), backbone)
+    tree = create_tree(0, 1, [[5, 6], [7]]) if backbone.config.generates else None
+
+    def slot(bank: Bank) -> Slot:
+        return bank.slot(bank.prepare(torch.empty(bank.layout.length, device=META)))
+
+    return [Resident(TASK, str(number), 0, body, slot(body), head, slot(head), tree) for number in range(num)]

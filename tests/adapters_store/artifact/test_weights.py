@@ -6,7 +6,6 @@ import mmap
 import threading
 from collections.abc import Callable
 from math import prod
-from pathlib import Path
 from unittest.mock import Mock
 from weakref import WeakSet
 
@@ -173,24 +172,3 @@ def test_a_mapping_that_the_system_refuses_is_a_lack_of_memory(monkeypatch: pyte
     monkeypatch.setattr(mmap, "mmap", Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory")))
     with pytest.raises(MemoryError, match="no memory for an adapter of 8192 bytes"):
         Pages().take(5000)
-
-
-@pytest.mark.slow  # The gate counts the bytes that are mapped, in the test above.
-@pytest.mark.parametrize("megabytes", [0.1, 1.4])
-def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
-    """It is freed with the last reference, also between allocations that stay."""
-    monkeypatch.setattr(weights_module, "_PAGES", Pages(max_kept_bytes=0))
-    layout = Layout({"a": (int(megabytes * 250_000),)})
-    ones = {"a": torch.ones(int(megabytes * 250_000))}
-    before = _resident_bytes()
-    kept = [AdapterWeights.copy(layout, ones) for _ in range(200)]
-    full = _resident_bytes() - before
-    assert full >= 0.95 * 200 * kept[0].nbytes
-    del kept[::2]
-    assert _resident_bytes() - before <= 0.6 * full
-    kept.clear()
-    assert _resident_bytes() - before <= 0.1 * full
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -25,21 +25,17 @@ from peltier_adapters.gpu.backend import TritonBackend
 from peltier_adapters.gpu.frame import Frame, Shape
 from peltier_adapters.gpu.warm_up import warm_up
 from peltier_adapters.ops import choice
-from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
-from peltier_adapters.residency.bank import Bank, Resident, Slot
+from peltier_adapters.presets.presets import PRESETS, presets_for
 from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.decoding import Decoding
-from peltier_adapters.spec.parts import served_parts
-from peltier_adapters.spec.tasks import TaskSpec
 
-from tests.adapters_store.device_work import META, Counted, Work, counted, without_data
+from tests.adapters_store.device_work import META, Counted, Work, counted, residents, without_data
 from tests.adapters_store.gpu.kernels.compiled import Card
 
 NUM_ROWS = 64
 FOUR = ("lora", "adamix", "compacter", "unipelt-apl")
 ON_BERT = [name for name, preset in PRESETS.items() if preset.encoder is not None]
 ON_T5 = [name for name, preset in PRESETS.items() if preset.t5 is not None]
-TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
 
 
 def _one_by_one(presets: Sequence[str]) -> list[Any]:
@@ -73,25 +69,12 @@ def t5_base(t5: Backbone) -> Backbone:
     return without_data(t5, replace(config, **sizes, intermediate_size=3072, vocab_size=32128))
 
 
-def _residents(backbone: Backbone, preset: str, num: int, numbers: Iterator[int]) -> list[Resident]:
-    found = find_preset(preset)
-    parts = served_parts(found.compose(found.settings({}, backbone.config), backbone.config, outputs=2))
-    body = Bank(next(numbers), tuple(part for part in parts if part.kind != "head"), backbone)
-    head = Bank(next(numbers), tuple(part for part in parts if part.kind == "head"), backbone)
-    tree = create_tree(0, 1, [[5, 6], [7]]) if backbone.config.generates else None
-
-    def slot(bank: Bank) -> Slot:
-        return bank.slot(bank.prepare(torch.empty(bank.layout.length, device=META)))
-
-    return [Resident(TASK, str(number), 0, body, slot(body), head, slot(head), tree) for number in range(num)]
-
-
 def _rows(backbone: Backbone, presets: Sequence[str]) -> list[Row]:
     """64 rows of 4 to 63 tokens, or a few less, each with its own adapter."""
     numbers = count()
-    residents = [one for name in presets for one in _residents(backbone, name, NUM_ROWS // len(presets), numbers)]
-    lengths = [4 + number * 37 % 60 for number in range(len(residents))]
-    return [Row(Encoded((7,) * size, (0,) * size), own) for size, own in zip(lengths, residents, strict=True)]
+    adapters = [one for name in presets for one in residents(backbone, name, NUM_ROWS // len(presets), numbers)]
+    lengths = [4 + number * 37 % 60 for number in range(len(adapters))]
+    return [Row(Encoded((7,) * size, (0,) * size), own) for size, own in zip(lengths, adapters, strict=True)]
 
 
 def _work(backbone: Backbone, presets: Sequence[str]) -> Work:
@@ -191,7 +174,7 @@ def test_adapters_take_the_bytes_that_are_reserved_for_them(family: str, request
     """Bodies are kept in bfloat16, and heads in float32."""
     backbone = request.getfixturevalue(family)
     for preset in presets_for(backbone.config):
-        (own,) = _residents(backbone, preset.name, 1, count())
+        (own,) = residents(backbone, preset.name, 1, count())
         taken = own.body_slot.flat.nbytes + own.head_slot.flat.nbytes
         assert device_bytes((*own.body.parts, *own.head.parts), backbone) == taken
 
@@ -240,12 +223,12 @@ def test_no_batch_waits_for_a_compiler(family: str, request: pytest.FixtureReque
     """A server has compiled the kernels for any presets, rows and lengths, for heads of any width, and for texts."""
     backbone, numbers = request.getfixturevalue(family), count()
     names = [preset.name for preset in presets_for(backbone.config)]
-    residents = [one for name in names for one in _residents(backbone, name, 4, numbers)]
+    adapters = [one for name in names for one in residents(backbone, name, 4, numbers)]
     with _compilations() as compiled:
         _start(backbone)
     with _compilations() as more:
         for number in range(12):
-            chosen = residents[number :: number % 5 + 1][: 1 + 7 * number]
+            chosen = adapters[number :: number % 5 + 1][: 1 + 7 * number]
             sizes = ((1 + 11 * one) % (8 * number + 3) + 1 for one in count())
             pairs = zip(chosen, sizes, strict=False)
             rows = [Row(Encoded((7,) * size, (0,) * size), own) for own, size in pairs]

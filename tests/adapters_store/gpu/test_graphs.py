@@ -15,9 +15,7 @@ from peltier_adapters.batch.row import Row
 from peltier_adapters.gpu.frame import Shape
 from peltier_adapters.gpu.graphs import MAX_TOKENS, round_shape, round_tokens, round_up
 from peltier_adapters.ops import choice
-from peltier_adapters.presets.presets import find_preset
-from peltier_adapters.residency.bank import Bank, Resident
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.residency.bank import Resident
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.text.packing import Encoded
 
@@ -26,10 +24,9 @@ pytest.importorskip("triton", reason="Triton has no build for this machine")
 from peltier_adapters.gpu.backend import TritonBackend
 from peltier_adapters.gpu.graphs import Graphs
 
-from tests.adapters_store.device_work import META, counted, without_data
+from tests.adapters_store.device_work import META, counted, residents, without_data
 
 Run = Callable[[], None]
-TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
 
 
 @given(count=st.integers(1, MAX_TOKENS))
@@ -93,14 +90,8 @@ def _rows(*lengths: int) -> list[Row]:
 
 
 def _residents(backbone: Backbone, *presets: str) -> list[Resident]:
-    numbers, found = count(), []
-    for name in presets:
-        preset = find_preset(name)
-        parts = preset.compose(preset.settings({}, backbone.config), backbone.config, outputs=2)
-        body, head = (Bank(next(numbers), own, backbone) for own in (parts[:-1], parts[-1:]))
-        slots = [one.slot(torch.empty(one.layout.length, device=META)) for one in (body, head)]
-        found.append(Resident(TASK, name, 0, body, slots[0], head, slots[1]))
-    return found
+    numbers = count()
+    return [one for name in presets for one in residents(backbone, name, 1, numbers)]
 
 
 def _run(backbone: Backbone, graphs: Graphs, batches: Sequence[Sequence[Row]]) -> None:

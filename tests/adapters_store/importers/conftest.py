@@ -97,6 +97,12 @@ def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
 
 
 @pytest.fixture
+def bare(save_peft: SavePeft) -> Path:
+    """An adapter without a head: LoRA on layer 0's query, whose scale is 2."""
+    return save_peft({f"base_model.model.classifier.{name}": None for name in ("weight", "bias")})
+
+
+@pytest.fixture
 def save_adapterhub(tmp_path: Path, bert: Backbone) -> SaveAdapterHub:
     """`save_adapterhub(tensors=…, config=…, **outer)`: LoRA on layer 0's query; None drops a tensor."""
 

@@ -33,12 +33,6 @@ QUERIES = {
 TAGS = {"O": 0, "B-a": 1, "I-a": 2}
 
 
-@pytest.fixture
-def bare(save_peft: SavePeft) -> Path:
-    """An adapter without a head: LoRA on layer 0's query, whose scale is 2."""
-    return save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
-
-
 def _renamed(bare: Path, name: str) -> Path:
     """The same for a model of another family, whose query has another name."""
     own = "bert.encoder.layer.0.attention.self.query"

@@ -16,20 +16,13 @@ from peltier_backbone.backbone import Backbone
 from safetensors.torch import load_file
 from transformers import BertForSequenceClassification, PreTrainedTokenizerFast, TextClassificationPipeline
 
-from tests.adapters_store.importers.conftest import TEXTS, SavePeft, outputs
+from tests.adapters_store.importers.conftest import TEXTS, outputs
 
-CLASSIFIER = "base_model.model.classifier"
 NAMES = ("no", "maybe", "yes")
 BY_ID = {str(number): name for number, name in enumerate(NAMES)}
 BY_NAME = {name: number for number, name in enumerate(NAMES)}
 OTHER = {"yes": 0, "maybe": 1, "no": 2}
 PLACEHOLDERS = {f"LABEL_{number}": number for number in range(3)}
-
-
-@pytest.fixture
-def bare(save_peft: SavePeft) -> Path:
-    """An adapter without a head: LoRA on layer 0's query, whose scale is 2."""
-    return save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
 
 
 def _save_model(bert_directory: Path, folder: Path, num_labels: int = 3, **settings: Any) -> Path:
