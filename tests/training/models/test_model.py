@@ -43,8 +43,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
-from tests.adapters_store.test_reference import Reference
-from tests.adapters_store.test_reference_modernbert import ModernReference
+from tests.adapters_store.test_reference import ModernReference, Reference
 from tests.support.cover import cover
 from tests.training.conftest import MakeRun
 
