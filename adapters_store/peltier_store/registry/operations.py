@@ -18,6 +18,18 @@ class Operations:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
+    async def _read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))
+
+    async def _write(
+        self,
+        actor: str,
+        work: Callable[Concatenate[WriteTransaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._transactions.write(actor, lambda writing: work(writing, *args, **kwargs))
+
 
 def reads(
     work: Callable[Concatenate[Connection, P], T],

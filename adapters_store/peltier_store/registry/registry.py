@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import ClassVar, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
@@ -314,12 +314,3 @@ class CoreRegistry(Operations):
     async def revoke_key(self, prefix: str, *, actor: str) -> Key:
         """Revokes a key permanently; a revoked key stays unchanged. Raises KeyUnknown."""
         return await self._write(actor, tenants.revoke_key, prefix)
-
-    async def _write(
-        self,
-        actor: str,
-        work: Callable[Concatenate[WriteTransaction, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        return await self._transactions.write(actor, lambda writing: work(writing, *args, **kwargs))

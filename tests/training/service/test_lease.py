@@ -149,14 +149,14 @@ async def test_a_cancelled_renewal_counts_its_seconds_once(queue, tmp_path, monk
     """The registry stores it, though nobody waits for the answer."""
     sent = await queue.add(jsonl(praise()), request())
     lease = await leased(queue, tmp_path / "archive", Intervals())
-    begun, may_end, renew = threading.Event(), threading.Event(), training_holder.renew
+    begun, may_end, spend = threading.Event(), threading.Event(), training_holder.spend
 
-    def slowly(*given: Any) -> str | None:
+    def slowly(*given: Any) -> float:
         begun.set()
         assert may_end.wait(60)
-        return renew(*given)
+        return spend(*given)
 
-    monkeypatch.setattr(training_holder, "renew", slowly)
+    monkeypatch.setattr(training_holder, "spend", slowly)
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 10_000)
     monkeypatch.setattr("peltier_training.service.lease.time", later)
     kept = asyncio.create_task(lease.keep())

@@ -226,12 +226,12 @@ class BatchRegistry(Operations):
         """Puts a batch into the queue, or finds the one that the request with this key has created. Raises
         TenantUnknown, FileUnknown, QuotaReached, or InvalidRecord for text that cannot be stored or the key of another
         request."""
-        return await self._transactions.write(actor, lambda writing: _create_once(writing, tenant, draft, key))
+        return await self._write(actor, _create_once, tenant, draft, key)
 
     async def cancel(self, tenant: str, batch_id: str, *, actor: str) -> StoredBatch:
         """Cancels a batch; a server then puts the results that there are into files. Raises BatchUnknown, or
         RegistryConflict for a batch that has ended."""
-        return await self._transactions.write(actor, lambda writing: _cancel(writing, tenant, batch_id))
+        return await self._write(actor, _cancel, tenant, batch_id)
 
     async def claim(self, replica: str) -> StoredBatch | None:
         """The next batch for a server, which has it for `queue.LEASE`; None if nothing waits. First is the tenant that

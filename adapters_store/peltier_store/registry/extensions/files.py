@@ -157,4 +157,4 @@ class FileRegistry(Operations):
     async def remove(self, tenant: str, file_id: str, *, actor: str) -> None:
         """Deletes a file. Raises FileUnknown, or RegistryConflict if a training or a batch that has not ended needs
         it."""
-        await self._transactions.write(actor, lambda writing: _remove(writing, tenant, file_id))
+        await self._write(actor, _remove, tenant, file_id)

@@ -345,14 +345,12 @@ class RolloutRegistry(Operations):
         """Begins a guarded change of an alias; returns the alias with it. Raises AdapterUnknown, VersionUnknown,
         RegistryConflict if the alias means several versions or the candidate alone, or if a guarded change of it is in
         progress, or InvalidRecord for versions of two types."""
-        return await self._transactions.write(
-            actor, lambda writing: _start(writing, tenant, name, alias, candidate, guard)
-        )
+        return await self._write(actor, _start, tenant, name, alias, candidate, guard)
 
     async def stop(self, tenant: str, name: str, alias: str, *, actor: str) -> GuardedAlias:
         """Ends the rollout in progress; the incumbent gets every request. Returns the alias with the rollout. Raises
         AdapterUnknown, or RegistryConflict if none is in progress."""
-        return await self._transactions.write(actor, lambda writing: _stop(writing, tenant, name, alias))
+        return await self._write(actor, _stop, tenant, name, alias)
 
     async def settle(
         self, rollout_id: str, state: str, reason: str, numbers: Mapping[str, Any], *, actor: str

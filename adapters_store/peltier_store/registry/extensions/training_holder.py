@@ -35,17 +35,12 @@ class TrainingHold(NamedTuple):
     holder: str
 
 
-class ClaimableWork(NamedTuple):
-    """Whether dead workers hold trainings, and whether queued ones can be claimed."""
-
-    has_expired: bool
-    has_queued: bool
-
-
-def find_work(connection: Connection, now: datetime) -> ClaimableWork:
-    """A worker that waits asks this again and again, without writing."""
+def find_work(connection: Connection) -> tuple[bool, bool]:
+    """Whether dead workers hold trainings, and whether queued ones can be claimed. A worker that waits asks this again
+    and again, without writing."""
+    now = read_clock(connection)
     expired = select(StoredTraining.id).where(_is_expired(now)).limit(1)
-    return ClaimableWork(connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now)))
+    return connection.execute(expired).first() is not None, bool(_tenants_in_turn(connection, now))
 
 
 def count_work(connection: Connection) -> tuple[int, int]:
@@ -145,9 +140,13 @@ class WorkerResult(TypedDict, total=False):
     seconds: float
 
 
-def renew(writing: WriteTransaction, training_id: str, holder: str, given: WorkerReport) -> str | None:
-    """Extends the lease and stores what the worker reports; returns the wish of the training's owner, or `wait` if the
-    minutes of its tenant's day are used up."""
+def renew(writing: WriteTransaction, training_id: str, holder: str, **given: Unpack[WorkerReport]) -> str | None:
+    """Extends the lease and stores what is given; returns the owner's wish, `pause` or `cancel`, or `wait` if the
+    minutes of the tenant's day are used up.
+
+    Raises LeaseLost, QuotaReached if the tenant has no room for the checkpoint, or BlobBusy if its reservation is gone;
+    then nothing is stored.
+    """
     training = TRAININGS.held(writing, training_id, holder)
     state, seconds = given.get("state"), spend(writing, training, given.get("seconds"))
     if state not in (None, *_WITH_WORKERS):

@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, fields
-from datetime import datetime
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -45,12 +44,17 @@ _WAITING = ("queued", "paused")
 _UNLISTED = ("request", "preflight", "report")
 
 
+def find_repeated_own(connection: Connection, tenant: str, key: IdempotencyKey | None) -> StoredTraining | None:
+    repeated = find_repeated(connection, tenant, key)
+    return None if repeated is None else find_own(connection, tenant, repeated)
+
+
 def create(
     writing: WriteTransaction, tenant: str, draft: TrainingDraft, key: IdempotencyKey | None = None
 ) -> StoredTraining:
     """Puts a training into the queue, unless the request with this key has done so."""
-    if (repeated := find_repeated(writing.connection, tenant, key)) is not None:
-        return find_own(writing.connection, tenant, repeated)
+    if (repeated := find_repeated_own(writing.connection, tenant, key)) is not None:
+        return repeated
     training = _create(writing, tenant, draft)
     keep(writing, tenant, key, training.id)
     return training
@@ -281,15 +285,10 @@ def cancel(writing: WriteTransaction, tenant: str, training_id: str) -> StoredTr
 def _wish(writing: WriteTransaction, training: StoredTraining, wish: str) -> StoredTraining:
     if training.wish in (wish, "cancel"):
         return training
-    if _is_held(training, writing.at):
-        return _audited(writing, change(writing, training, wish=wish), f"{wish}_training")
-    # Its worker is dead.
-    granted = grant(writing, training, wish)
-    return _audited(writing, granted, f"{wish}_training")
-
-
-def _is_held(training: StoredTraining, now: datetime) -> bool:
-    return training.lease_expires_at is not None and training.lease_expires_at > now
+    is_held = training.lease_expires_at is not None and training.lease_expires_at > writing.at
+    # Else its worker is dead.
+    wished = change(writing, training, wish=wish) if is_held else grant(writing, training, wish)
+    return _audited(writing, wished, f"{wish}_training")
 
 
 def grant(writing: WriteTransaction, training: StoredTraining, wish: str) -> StoredTraining:
@@ -307,7 +306,7 @@ def end(
     final = {"state": state, "reason": reason, "finished_at": writing.at, "wish": None}
     ended = change(writing, training, message, **{**final, **NO_HOLDER, **values})
     if state != "failed":
-        _forget_checkpoint(writing, ended)
+        change(writing, ended, checkpoint_digest=None, checkpoint_bytes=0)
         if not training.keep_examples:
             _forget_inline_files(writing, ended)
     found = TRAININGS.find(writing.connection, training.id)
@@ -329,10 +328,6 @@ def remove(writing: WriteTransaction, tenant: str, training_id: str) -> None:
     writing.connection.execute(events)
     writing.connection.execute(delete(StoredTraining).where(StoredTraining.id == training_id))
     writing.audit(tenant, "delete_training", training_id, task=training.task)
-
-
-def _forget_checkpoint(writing: WriteTransaction, training: StoredTraining) -> None:
-    change(writing, training, checkpoint_digest=None, checkpoint_bytes=0)
 
 
 def _forget_inline_files(writing: WriteTransaction, training: StoredTraining) -> None:
