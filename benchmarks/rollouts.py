@@ -199,8 +199,8 @@ def decision(found: dict[str, Outcomes], num_feedbacks: int) -> tuple[int, str |
         part = slice(start, min(start + BLOCK, num_feedbacks))
         harmed = np.zeros(part.stop - start, bool)
         for harm in HARMS:
-            if harm.name in found:
-                harmed |= found[harm.name].reversed.against(0.0, part) >= -np.log(GUARD.alpha * harm.alpha_share)
+            if harm in found:
+                harmed |= found[harm].reversed.against(0.0, part) >= -np.log(GUARD.alpha / 2)
         proven = found["accuracy"].against(-GUARD.margin, part) >= -np.log(GUARD.alpha)
         decided = np.flatnonzero(harmed | proven)
         if len(decided):

@@ -27,18 +27,8 @@ STAKES = tuple(0.005 * 180 ** (place / 15) for place in range(16))
 _MAX_LOG = 690.0
 
 
-class Harm(NamedTuple):
-    """A way in which a candidate may be worse, the share of `alpha` that its test may use, and what is counted."""
-
-    name: str
-    alpha_share: float
-    sentence: str
-
-
-HARMS = (
-    Harm("accuracy", 1 / 2, "the candidate is less accurate"),
-    Harm("errors", 1 / 2, "the candidate fails more often"),
-)
+# The ways in which a candidate may be worse, by what is counted. The test of each uses half of `alpha`.
+HARMS = {"accuracy": "the candidate is less accurate", "errors": "the candidate fails more often"}
 
 
 class Verdict(NamedTuple):
@@ -66,16 +56,15 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
     """The decision about a rollout that is in progress."""
     guard = RolloutGuard.model_validate({**rollout.guard, "share": rollout.share, "shadow": rollout.share is None})
     found = dict(_evidence(rollout, guard))
-    needed = {harm.name: 1 / (guard.alpha * harm.alpha_share) for harm in HARMS}
-    needed["promotion"] = 1 / guard.alpha
+    needed = {**dict.fromkeys(HARMS, 2 / guard.alpha), "promotion": 1 / guard.alpha}
     rounded = {name: float(f"{value:.4g}") for name, value in found.items()}
     numbers = {"counts": public(rollout.counts), "evidence": rounded, "needed": needed}
-    for harm in HARMS:
-        if found[harm.name] >= needed[harm.name]:
-            what = f"{harm.sentence}: {_shown(harm, rollout.counts)}"
-            return Verdict("rolled_back", f"{what} ({_compared(numbers, harm.name)})", numbers)
+    for harm, sentence in HARMS.items():
+        if found[harm] >= needed[harm]:
+            what = f"{sentence}: {_shown(harm, rollout.counts)}"
+            return Verdict("rolled_back", f"{what} ({_compared(numbers, harm)})", numbers)
     if found["promotion"] >= needed["promotion"]:
-        what = f"the candidate is at most {guard.margin:g} less accurate: {_shown(HARMS[0], rollout.counts)}"
+        what = f"the candidate is at most {guard.margin:g} less accurate: {_shown('accuracy', rollout.counts)}"
         return Verdict("promoted", f"{what} ({_compared(numbers, 'promotion')})", numbers)
     if now < rollout.ends_at:
         return Verdict(None, "", numbers)
@@ -86,8 +75,8 @@ def decide(rollout: StoredRollout, now: datetime) -> Verdict:
 def _evidence(rollout: StoredRollout, guard: RolloutGuard) -> Iterator[tuple[str, float]]:
     """The evidence for each harm, and for a promotion."""
     for harm in HARMS:
-        wins, ties, losses = outcomes(rollout.counts, harm.name)
-        yield harm.name, evidence(losses, ties, wins, 0.0)
+        wins, ties, losses = outcomes(rollout.counts, harm)
+        yield harm, evidence(losses, ties, wins, 0.0)
     yield "promotion", evidence(*outcomes(rollout.counts, "accuracy"), -guard.margin)
 
 
@@ -106,10 +95,10 @@ def public(counts: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return {name: dict(value) for name, value in counts.items() if name != "waiting"}
 
 
-def _shown(harm: Harm, counts: Mapping[str, Any]) -> str:
+def _shown(harm: str, counts: Mapping[str, Any]) -> str:
     arms = counts.get("candidate", {}), counts.get("incumbent", {})
-    if harm.name == "accuracy":
+    if harm == "accuracy":
         candidate, incumbent = (f"{arm.get('right', 0)} of {arm.get('judged', 0)}" for arm in arms)
         return f"{candidate} judged answers are right, and {incumbent} of the incumbent"
-    wins, ties, losses = outcomes(counts, harm.name)
+    wins, ties, losses = outcomes(counts, harm)
     return f"it was worse in {losses} and better in {wins} of {wins + ties + losses} comparisons"

@@ -2,13 +2,7 @@
 
 from typing import Annotated
 
-from peltier_client.errors import (
-    AdapterNotFound,
-    AnswerNotFound,
-    Conflict,
-    Unavailable,
-    VersionNotFound,
-)
+from peltier_client.errors import AdapterNotFound, AnswerNotFound, Conflict, Unavailable, VersionNotFound
 from peltier_client.protocol.names import check_alias
 from peltier_client.protocol.rollouts import Feedback, FeedbackRequest, GuardedAlias, GuardedAliasRequest
 from peltier_store.registry.extensions.rollout_records import StoredRollout
