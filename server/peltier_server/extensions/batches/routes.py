@@ -4,14 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query, Response
-from peltier_client.errors import (
-    BatchNotFound,
-    Conflict,
-    FileNotFound,
-    InvalidInput,
-    QuotaExceeded,
-    Unavailable,
-)
+from peltier_client.errors import BatchNotFound, Conflict, FileNotFound, InvalidInput, QuotaExceeded, Unavailable
 from peltier_client.protocol.batches import Batch, BatchCounts, BatchError, BatchErrors, BatchList, BatchRequest
 from peltier_store.registry.errors import QuotaReached
 from peltier_store.registry.extensions.queue_records import BatchDraft, StoredBatch, StoredFile

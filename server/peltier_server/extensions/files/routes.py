@@ -5,13 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
 from fastapi import Form, Query, Request, Response, UploadFile
-from peltier_client.errors import (
-    Conflict,
-    FileNotFound,
-    QueueFull,
-    StorageFull,
-    Unavailable,
-)
+from peltier_client.errors import Conflict, FileNotFound, QueueFull, StorageFull, Unavailable
 from peltier_client.protocol.trainings import File, FileDeleted, FileList, FilePurpose
 from peltier_store.blobs.blobs import PIECE_BYTES
 from peltier_store.registry.extensions.queue_records import StoredFile

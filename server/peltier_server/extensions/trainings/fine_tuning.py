@@ -5,14 +5,7 @@ from itertools import accumulate
 from typing import Annotated
 
 from fastapi import Query, Request, Response
-from peltier_client.errors import (
-    Conflict,
-    FileNotFound,
-    InvalidInput,
-    StorageFull,
-    TrainingNotFound,
-    Unavailable,
-)
+from peltier_client.errors import Conflict, FileNotFound, InvalidInput, StorageFull, TrainingNotFound, Unavailable
 from peltier_store.registry.extensions.queue_records import StoredEvent, StoredTraining
 
 from peltier_server.errors import scoped_errors

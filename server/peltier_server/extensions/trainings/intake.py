@@ -57,7 +57,6 @@ class TrainingIntake:
             train = await self._file(caller, "examples", request.examples, request.file_id, created)
             validation = await self._file(caller, "validation", request.validation, request.validation_file_id, created)
             assert train is not None, "the protocol requires examples or a file"
-            self._check_rows(caller.tenant, sum(file.num_rows for file in (train, validation) if file is not None))
             draft = TrainingDraft(
                 request.task,
                 request.model_dump(mode="json", exclude={"examples", "validation"}, exclude_unset=True),
@@ -66,7 +65,10 @@ class TrainingIntake:
                 keep_examples=request.keep_examples,
                 owns_files=request.owns_files,
             )
-            training = await self._create(caller, draft, key)
+            with _quota_of_trainings():
+                training = await self._store.registry.trainings.create(
+                    caller.tenant, draft, actor=caller.actor, key=key
+                )
             # Those of a request that was repeated while it was answered have taken the place of these.
             used = (training.train_file_id, training.validation_file_id)
             await self._files.remove(caller, [file for file in created if file.id not in used])
@@ -74,10 +76,6 @@ class TrainingIntake:
         except BaseException:
             await asyncio.shield(self._files.remove(caller, created))
             raise
-
-    async def _create(self, caller: Caller, draft: TrainingDraft, key: IdempotencyKey | None) -> StoredTraining:
-        with _quota_of_trainings():
-            return await self._store.registry.trainings.create(caller.tenant, draft, actor=caller.actor, key=key)
 
     async def find_repeated(self, caller: Caller, key: IdempotencyKey | None) -> StoredTraining | None:
         """The training that an earlier request with this key has created. Raises `InvalidRecord` for the key of another
@@ -113,15 +111,14 @@ class TrainingIntake:
         self, caller: Caller, what: str, rows: _Rows | None, file_id: str | None, created: list[StoredFile]
     ) -> StoredFile | None:
         """The file of these rows, which is then in `created`, or that of this id; None without both."""
+        if rows is None and file_id is not None:
+            return await self._store.registry.files.find(caller.tenant, file_id, purposes=[FINE_TUNE])
         if rows is None:
-            return None if file_id is None else await self._find(caller, file_id)
+            return None
         self._check_rows(caller.tenant, len(rows))
         data = await self._preparation.run(caller.tenant, CHECK_COST, lambda: to_jsonl(what, rows))
         created.append(await self._files.store(caller, f"{what}.jsonl", data, len(rows), is_inline=True))
         return created[-1]
-
-    async def _find(self, caller: Caller, file_id: str) -> StoredFile:
-        return await self._store.registry.files.find(caller.tenant, file_id, purposes=[FINE_TUNE])
 
 
 @contextmanager

@@ -30,16 +30,7 @@ from peltier_store.registry.extensions import queue_records
 
 from peltier_server.errors import scoped_errors
 from peltier_server.extensions.trainings.trainings import Trainings
-from peltier_server.http.application import (
-    Accepted,
-    Changing,
-    Context,
-    Limit,
-    NameCursor,
-    Threads,
-    started,
-    state_of,
-)
+from peltier_server.http.application import Accepted, Changing, Context, Limit, NameCursor, Threads, started, state_of
 from peltier_server.http.events import HEARTBEAT, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.idempotency import Repeatable
 from peltier_server.http.list_pages import ListPage, answer_page, by_cursor
