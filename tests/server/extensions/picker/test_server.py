@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -24,15 +24,23 @@ MakeArtifact = Callable[..., bytes]
 
 
 @asynccontextmanager
-async def picker_of(lifecycle: Lifecycle, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def listening(lifecycle, **options):
+    """A server of gauges, and its address."""
     server = RoutingServer(lifecycle, load_settings(options))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.start(listener)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
-            yield client
+        yield server, listener.getsockname()
         await server.close()
     await until(lambda: not server.connections)
+
+
+@asynccontextmanager
+async def picker_of(lifecycle, **options):
+    async with (
+        listening(lifecycle, **options) as (_, (host, port)),
+        httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=60) as client,
+    ):
+        yield client
 
 
 async def read(running: Running, **options: Any) -> Endpoint:
@@ -150,10 +158,7 @@ _GET = f"GET {PATH} HTTP/1.1\r\n\r\n".encode()
     ids=["not HTTP", "too large", "two requests at once", "too late"],
 )
 async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seconds: float) -> None:
-    server = RoutingServer(Lifecycle(), load_settings({"stall_seconds": stall_seconds}))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server.start(listener)
-        address = listener.getsockname()
+    async with listening(Lifecycle(), stall_seconds=stall_seconds) as (server, address):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(sent)
         async with asyncio.timeout(60):
@@ -165,19 +170,16 @@ async def test_a_connection_that_breaks_a_rule_is_closed(sent: bytes, stall_seco
         writer.write(_GET.replace(b"1.1", b"1.0"))
         assert (await reader.read()).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         writer.close()
-        await server.close()
 
 
 async def test_connections_are_bounded() -> None:
     """A new one takes the place of that which has had no request for the longest time."""
-    server = RoutingServer(Lifecycle(), load_settings({}))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server.start(listener)
-        streams = [await asyncio.open_connection(*listener.getsockname()) for _ in range(64)]
+    async with listening(Lifecycle()) as (server, address):
+        streams = [await asyncio.open_connection(*address) for _ in range(64)]
         streams[0][1].write(_GET)
         async with asyncio.timeout(60):
             assert await streams[0][0].read(12) == b"HTTP/1.1 503"
-            streams.append(await asyncio.open_connection(*listener.getsockname()))
+            streams.append(await asyncio.open_connection(*address))
             with suppress(ConnectionResetError):
                 assert await streams[1][0].read() == b""
             streams[-1][1].write(_GET)
@@ -185,8 +187,6 @@ async def test_connections_are_bounded() -> None:
         assert len(server.connections) == 64
         for _, writer in streams:
             writer.close()
-        await server.close()
-        await until(lambda: not server.connections)
 
 
 async def test_a_picker_keeps_each_adapter_on_one_of_three_replicas(serve, bert, make_artifact):

@@ -15,7 +15,6 @@ from peltier_server.extensions.trainings.trainings import Trainings
 from peltier_store.blobs.blobs import BlobStoreFull
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions import queue
-from peltier_store.registry.extensions.registry import Registry
 
 from tests.server.conftest import Running, Serve, read_again, until
 from tests.support.played_worker import PlayedWorker, play_worker
@@ -85,26 +84,6 @@ async def test_a_guarded_adapter_is_a_candidate_first(caller, worker, bert, make
     assert (rollout["share"], rollout["guard"]["margin"]) == (None, 0.05)
 
 
-@pytest.mark.slow
-async def test_a_guarded_change_that_cannot_begin_fails_the_training(caller, worker, bert, make_artifact):
-    """And publishes nothing; resumed after the obstacle is gone, the training succeeds."""
-    publish = {"alias": "best", "guard": {"share": 0.5}}
-    for number in (1, 2):
-        data = make_artifact(bert, "bitfit", seed=number)
-        await ended(caller, await train(caller, worker, data, task="sst2", publish=publish))
-    third = await train(caller, worker, make_artifact(bert, "bitfit", seed=3), task="sst2", publish=publish)
-    found = await ended(caller, third)
-    assert (found["status"], found["reason"]) == (
-        "failed",
-        "its adapter cannot be published: alias 'best' of adapter 'sst2' has a guarded change to version 2 in "
-        "progress: stop it first",
-    )
-    assert (await caller.client.post("/v1/adapters/sst2/aliases/best/stop")).status_code == 200
-    assert (await caller.client.post(f"/v1/trainings/{third}/resume")).status_code == 200
-    assert (await ended(caller, third))["adapter"] == "sst2@3"
-    assert (await caller.client.get("/v1/adapters/sst2/aliases/best")).json()["rollout"]["candidate"] == 3
-
-
 async def test_a_guarded_change_begins_once(caller, worker, bert, make_artifact):
     """A replica that repeats the publication of another one finds the change in progress."""
     publish = {"alias": "best", "guard": {"shadow": True}}
@@ -115,19 +94,6 @@ async def test_a_guarded_change_begins_once(caller, worker, bert, make_artifact)
     query = {"action": "start_rollout", "tenant": caller.tenant}
     records = (await caller.client.get("/v1/audit", params=query)).json()["records"]
     assert len(records) == 1
-
-
-@pytest.mark.parametrize(
-    ("publish", "sentence"),
-    [
-        ({"guard": {"shadow": True}}, "a guard needs the alias that it guards"),
-        ({"alias": "best", "guard": {}}, "a guard has either a share between 0 and 1, or shadow: true"),
-    ],
-)
-async def test_a_guard_that_cannot_be_is_refused_before_the_training(caller, publish, sentence):
-    body = {**BODY, "task_type": "regression", "publish": publish}
-    answer = await caller.client.post("/v1/trainings", json=body)
-    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (422, True), answer.text
 
 
 async def test_a_guarded_change_that_nothing_would_judge_is_refused(serve: Serve) -> None:
@@ -205,19 +171,6 @@ async def test_a_failure_that_nothing_explains_ends_the_training(caller, worker,
         "its adapter cannot be published: the server failed to publish it; its log has the reason"
     )
     assert sum(one.exc_info is not None for one in caplog.records) == 3
-
-
-async def test_a_replica_that_dies_leaves_the_adapter_to_another(running, own_worker, artifact, monkeypatch):
-    """Which publishes it when the lease has ended; the dead one's late answer changes nothing."""
-    monkeypatch.setattr(queue, "LEASE", queue.LEASE * 0)
-    dead = await Registry.open(running.service.settings.store.registry)
-    await running.app.state.started[Trainings].publisher.close()
-    training_id = await train(running, own_worker, artifact)
-    claimed = await dead.trainings.claim_publishing("dead")
-    await dead.close()
-    assert claimed is not None
-    running.app.state.started[Trainings].publisher.start()
-    assert (await ended(running, training_id))["adapter"] == "demo@1"
 
 
 async def test_a_killed_replica_leaves_nothing_to_be_published_twice(running, own_worker, bert, make_artifact):

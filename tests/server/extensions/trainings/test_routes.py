@@ -307,6 +307,8 @@ async def test_other_columns_may_have_any_text(caller: Running) -> None:
         ({"budget": {"steps": 1, "minutes": 1}}, "budget: a budget has steps or minutes, exactly one of them"),
         ({"budget": {"minutes": 0}}, "budget.minutes is 0: input should be greater than 0"),
         ({"publish": {"alias": "3"}}, "publish: alias '3' is not allowed: a number means a version"),
+        ({"publish": {"guard": {"shadow": True}}}, "a guard needs the alias that it guards"),
+        ({"publish": {"alias": "a", "guard": {}}}, "a guard has either a share between 0 and 1, or shadow: true"),
         ({"publish": {"alias": "A!"}}, "publish.alias is 'A!': string should match pattern"),
         ({"task": "No Name"}, "task is 'No Name': string should match pattern"),
         ({"examples": []}, "examples: list should have at least 1 item"),
