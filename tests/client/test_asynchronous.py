@@ -1,16 +1,15 @@
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peltier_client import AdapterNotFound, AsyncClient, Client, PeltierError, Predictions
 
 
 @pytest.fixture
-async def client(server: Any) -> AsyncIterator[AsyncClient]:
+async def client(server) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(server.url, api_key="plt_secret") as client:
         yield client
 
@@ -50,13 +49,13 @@ async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
     assert "peltier_ready 1.0" in await client.metrics()
 
 
-async def test_calls_run_at_once(client: AsyncClient, server: Any) -> None:
+async def test_calls_run_at_once(client: AsyncClient, server) -> None:
     """Many calls share the pool, and each gets its own answer."""
     many = await asyncio.gather(*(client.predict("sst2", ["x"] * count) for count in range(1, 21)))
     assert [len(predictions) for predictions in many] == list(range(1, 21))
 
 
-async def test_tasks_of_one_text(client: AsyncClient, server: Any) -> None:
+async def test_tasks_of_one_text(client: AsyncClient, server) -> None:
     """Each task has its answer or its error, in order, by the name that the server gives."""
     found = await client.predict_tasks(["sst2", "missing"], "…", top_k=1)
     assert list(found) == ["sst2", "missing"]
@@ -66,14 +65,14 @@ async def test_tasks_of_one_text(client: AsyncClient, server: Any) -> None:
     assert json.loads(server.received[0].body) == body
 
 
-async def test_a_full_queue_is_waited_out(client: AsyncClient, server: Any, refuse: Callable[..., Any]) -> None:
+async def test_a_full_queue_is_waited_out(client: AsyncClient, server, refuse) -> None:
     """503 and 429 are tried again, as the synchronous client does."""
     server.planned.extend([refuse(503, "queue_full", retry_after="0"), refuse(429, "quota_exceeded", retry_after="0")])
     assert (await client.predict("sst2", "text"))[0].label == "positive"
     assert len(server.received) == 3
 
 
-async def test_each_call_of_a_task_names_its_session(server: Any, answer: type[Any]) -> None:
+async def test_each_call_of_a_task_names_its_session(server, answer) -> None:
     """Balancers hash `x-session-id`. A client with a key learns its tenant from the first answer; an open server has
     one tenant. Calls that name no task have no session."""
     async with AsyncClient(server.url, api_key="plt_secret") as client:

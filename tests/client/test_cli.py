@@ -9,18 +9,17 @@ import sys
 import threading
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peltier_client import cli
 from peltier_client.commands import plugins
 
-from tests.client.typed_commands import Outcome, Peltier, Refuse, bring, peltier
+from tests.client.typed_commands import Outcome, Peltier, bring, peltier
 
 __all__ = ["peltier"]
 
 
-def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) -> None:
+def test_a_failure_is_one_line(peltier: Peltier, server, refuse) -> None:
     """The server's sentence and reasons come as one line on stderr, with status 1 and nothing on stdout."""
     server.planned.append(refuse(422, "artifact_refused", "the artifact\nis refused"))
     assert peltier("predict", "sst2", "text", "--json") == Outcome(1, "", "error: the artifact is refused: reason\n")
@@ -38,7 +37,7 @@ def test_a_refused_key_says_what_to_do(peltier, monkeypatch, server, refuse):
     assert (outcome.status, outcome.err) == (1, "error: no key was sent, for this reason; set PELTIER_API_KEY\n")
 
 
-def test_retries_are_silent(peltier: Peltier, server: Any, refuse: Refuse, caplog: pytest.LogCaptureFixture) -> None:
+def test_retries_are_silent(peltier: Peltier, server, refuse, caplog: pytest.LogCaptureFixture) -> None:
     """Waiting for a full queue writes only the answer, and logs nothing."""
     server.planned.append(refuse(503, "queue_full", retry_after="0"))
     outcome = peltier("list", "--json")
@@ -98,7 +97,7 @@ def test_no_server(peltier: Peltier, closed_url: str) -> None:
         ("nonsense",),
     ],
 )
-def test_wrong_usage(peltier: Peltier, server: Any, words: tuple[str, ...]) -> None:
+def test_wrong_usage(peltier: Peltier, server, words: tuple[str, ...]) -> None:
     """Wrong usage has status 2, says something on stderr, sends nothing and shows no key."""
     outcome = peltier(*words)
     assert outcome.status == 2
@@ -217,7 +216,7 @@ def test_an_announced_command_never_replaces_ours(peltier: Peltier) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
-def test_interrupting_is_quiet(server: Any, answer: Any) -> None:
+def test_interrupting_is_quiet(server, answer) -> None:
     """Ctrl-C during a request ends with status 130 and writes nothing."""
     asked, release = threading.Event(), threading.Event()
 

@@ -5,9 +5,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import stamina
@@ -30,12 +29,11 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from tests.client.conftest import INFO, PIECES, Answer
 
-Refuse = Callable[..., Any]
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
 
 
 @pytest.fixture
-def client(server: Any) -> Iterator[Client]:
+def client(server) -> Iterator[Client]:
     with Client(server.url, api_key="plt_secret") as client:
         yield client
 
@@ -68,7 +66,7 @@ def test_each_kind_of_task_sets_its_fields(client: Client) -> None:
     assert predictions.usage.completion_tokens == 4
 
 
-def test_the_key_and_the_parameters_travel(client: Client, server: Any) -> None:
+def test_the_key_and_the_parameters_travel(client: Client, server) -> None:
     """The key is sent as a bearer token and only what was asked for is in the body."""
     client.predict("default:sst2@1", "text", top_k=2, truncate=False)
     received = server.received[0]
@@ -87,7 +85,7 @@ def test_predict_many_keeps_the_order(client: Client) -> None:
     assert third[0].value == 3.7
 
 
-def test_upload_from_a_path_and_from_bytes(client: Client, server: Any, tmp_path: Path) -> None:
+def test_upload_from_a_path_and_from_bytes(client: Client, server, tmp_path: Path) -> None:
     """Both send the same multipart form, with the name only where one is given."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
@@ -100,7 +98,7 @@ def test_upload_from_a_path_and_from_bytes(client: Client, server: Any, tmp_path
     assert b'name="name"' not in second
 
 
-def test_adapters_follow_the_pages(client: Client, server: Any) -> None:
+def test_adapters_follow_the_pages(client: Client, server) -> None:
     """Iteration fetches a page only when it is reached."""
     adapters = client.adapters()
     assert next(adapters).name == "nli"
@@ -115,7 +113,7 @@ def test_download_is_bit_identical(client: Client, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
-def test_a_damaged_download_is_not_written(client: Client, server: Any, answer: Any, tmp_path: Path) -> None:
+def test_a_damaged_download_is_not_written(client: Client, server, answer, tmp_path: Path) -> None:
     """Bytes that do not have the announced digest leave the file as it was."""
     path = tmp_path / "a.safetensors"
     path.write_bytes(b"old")
@@ -125,14 +123,14 @@ def test_a_damaged_download_is_not_written(client: Client, server: Any, answer: 
     assert path.read_bytes() == b"old"
 
 
-def test_not_ready_is_an_answer(client: Client, server: Any, refuse: Refuse) -> None:
+def test_not_ready_is_an_answer(client: Client, server, refuse) -> None:
     """A loading server is not ready, asked once and without an exception."""
     server.planned.append(refuse(503, "not_ready", retry_after="1"))
     assert client.ready() is False
     assert len(server.received) == 1
 
 
-def test_an_error_body_is_raised_as_its_class(client: Client, server: Any, refuse: Refuse) -> None:
+def test_an_error_body_is_raised_as_its_class(client: Client, server, refuse) -> None:
     """Code, sentence and details arrive, and such errors are not tried again."""
     server.planned.append(refuse(404, "adapter_not_found", "no adapter 'sst2'"))
     with pytest.raises(AdapterNotFound, match="no adapter 'sst2'") as caught:
@@ -141,7 +139,7 @@ def test_an_error_body_is_raised_as_its_class(client: Client, server: Any, refus
     assert len(server.received) == 1
 
 
-def test_503_then_200_is_one_call(client: Client, server: Any, refuse: Refuse) -> None:
+def test_503_then_200_is_one_call(client: Client, server, refuse) -> None:
     """A full queue is waited out for as long as the server asks."""
     server.planned.append(refuse(503, "queue_full", retry_after="1"))
     started = time.monotonic()
@@ -150,7 +148,7 @@ def test_503_then_200_is_one_call(client: Client, server: Any, refuse: Refuse) -
     assert len(server.received) == 2
 
 
-def test_an_upload_is_sent_whole_again(client: Client, server: Any, refuse: Refuse) -> None:
+def test_an_upload_is_sent_whole_again(client: Client, server, refuse) -> None:
     """The second attempt carries the same file as the first."""
     server.planned.append(refuse(429, "quota_exceeded", retry_after="0"))
     client.upload(b"artifact", name="sst2")
@@ -158,7 +156,7 @@ def test_an_upload_is_sent_whole_again(client: Client, server: Any, refuse: Refu
     assert len(server.received) == 2
 
 
-def test_a_long_pause_is_left_to_the_caller(client: Client, server: Any, refuse: Refuse) -> None:
+def test_a_long_pause_is_left_to_the_caller(client: Client, server, refuse) -> None:
     """A quota that opens in ten minutes is raised at once, with the seconds to wait."""
     server.planned.append(refuse(429, "quota_exceeded", retry_after="600"))
     with pytest.raises(QuotaExceeded) as caught:
@@ -167,7 +165,7 @@ def test_a_long_pause_is_left_to_the_caller(client: Client, server: Any, refuse:
     assert len(server.received) == 1
 
 
-def test_attempts_are_bounded(server: Any, refuse: Refuse) -> None:
+def test_attempts_are_bounded(server, refuse) -> None:
     """A server that stays full is asked as often as allowed, then its error is raised."""
     server.planned.extend(refuse(503, "queue_full", retry_after="0") for _ in range(5))
     with Client(server.url, max_attempts=3) as client, pytest.raises(QueueFull):
@@ -200,7 +198,7 @@ def test_health_is_asked_once(closed_url: str, retries: pytest.LogCaptureFixture
     assert not retries.records
 
 
-def test_silence_is_a_timeout(server: Any, answer: Any) -> None:
+def test_silence_is_a_timeout(server, answer) -> None:
     """A server that does not answer in time is not asked again: it may be at work."""
     asked, release = threading.Event(), threading.Event()
 
@@ -219,7 +217,7 @@ def test_silence_is_a_timeout(server: Any, answer: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"{}", b"[]", b'{"task": 1}', b"\xff", {"task": "sst2", "predictions": []}]
 )
-def test_a_malformed_answer_is_one_error(client: Client, server: Any, answer: Any, body: object) -> None:
+def test_a_malformed_answer_is_one_error(client: Client, server, answer, body: object) -> None:
     """A success that is not the protocol's is UnexpectedAnswer, whatever it holds."""
     server.planned.append(answer(200, body))
     with pytest.raises(UnexpectedAnswer) as caught:
@@ -230,7 +228,7 @@ def test_a_malformed_answer_is_one_error(client: Client, server: Any, answer: An
 @pytest.mark.parametrize(
     ("status", "cls"), [(307, UnexpectedAnswer), (404, UnexpectedAnswer), (502, UnexpectedAnswer), (500, ServerError)]
 )
-def test_a_foreign_error_page(client: Client, server: Any, answer: Any, status: int, cls: type[Exception]) -> None:
+def test_a_foreign_error_page(client: Client, server, answer, status: int, cls: type[Exception]) -> None:
     """Pages of proxies and other services never escape as anything but a PeltierError."""
     body = {"error": {"code": "internal_error", "message": "why"}} if cls is ServerError else b"<html>"
     server.planned.append(answer(status, body, {"location": "/elsewhere"}))
@@ -238,7 +236,7 @@ def test_a_foreign_error_page(client: Client, server: Any, answer: Any, status: 
         client.info()
 
 
-def test_a_broken_answer_is_a_failed_connection(client: Client, server: Any, answer: Any) -> None:
+def test_a_broken_answer_is_a_failed_connection(client: Client, server, answer) -> None:
     """An answer cut short is not retried, because it may have done its work."""
     server.planned.append(answer(200, b"{", {"content-length": "99", "connection": "close"}))
     with pytest.raises(ConnectionFailed, match="broke"):
@@ -246,7 +244,7 @@ def test_a_broken_answer_is_a_failed_connection(client: Client, server: Any, ans
     assert len(server.received) == 1
 
 
-def test_the_key_is_never_shown(server: Any) -> None:
+def test_the_key_is_never_shown(server) -> None:
     """Neither the client's repr nor a refused key's message holds the key."""
     with Client(server.url.replace("//", "//user:plt_pass@"), api_key="plt_secret") as client:
         assert "plt_" not in repr(client) + str(vars(client)["_sender"].connection)
@@ -262,7 +260,7 @@ def test_a_wrong_url_is_refused_at_once(url: str) -> None:
         Client(url)
 
 
-def test_a_server_below_a_path(server: Any) -> None:
+def test_a_server_below_a_path(server) -> None:
     """A URL with a path of its own is a prefix of every call."""
     with Client(f"{server.url}/peltier/") as client, pytest.raises(AdapterNotFound):
         client.info()
@@ -282,7 +280,7 @@ def test_threads_share_a_client(client: Client) -> None:
     assert sorted(counts) == list(range(1, 9))
 
 
-def test_retries_can_be_switched_off(server: Any, refuse: Refuse) -> None:
+def test_retries_can_be_switched_off(server, refuse) -> None:
     """stamina's own switch governs the client, as tests of applications expect."""
     server.planned.append(refuse(503, "queue_full"))
     stamina.set_active(False)
@@ -293,7 +291,7 @@ def test_retries_can_be_switched_off(server: Any, refuse: Refuse) -> None:
         stamina.set_active(True)
 
 
-def test_a_program_decides_whether_retries_are_written(server: Any, refuse: Refuse) -> None:
+def test_a_program_decides_whether_retries_are_written(server, refuse) -> None:
     """A program that configures no logging writes nothing of them; one that does sees the reason of each."""
     server.planned.append(refuse(503, "queue_full", "it was not configured", retry_after="0"))
     server.planned.extend([Answer(200, INFO), refuse(503, "queue_full", "the queue is full", retry_after="0")])
@@ -307,7 +305,7 @@ def test_a_program_decides_whether_retries_are_written(server: Any, refuse: Refu
     assert done.stderr.startswith("INFO:")
 
 
-def test_a_rollback_is_sent_once(client: Client, server: Any, refuse: Refuse) -> None:
+def test_a_rollback_is_sent_once(client: Client, server, refuse) -> None:
     """A second one would go one more step back, and the first may have been done."""
     server.planned.append(refuse(503, "unavailable"))
     with pytest.raises(Unavailable):
@@ -331,17 +329,23 @@ def test_keys_and_tenants(client: Client) -> None:
     assert client.set_tenant("default", weight=2).quotas.max_concurrent_requests is None
 
 
-def test_an_unexpected_answer_says_why(client: Client, server: Any, answer: Any) -> None:
+def test_an_unexpected_answer_says_why(client: Client, server, answer) -> None:
     """The message names the type and the first thing wrong."""
     server.planned.append(answer(200, {"status": "fine"}))
     with pytest.raises(UnexpectedAnswer, match="not the expected HealthResponse: status: input should be 'ok'"):
         client.health()
 
 
-def test_a_part_without_blocks_has_none(client: Client, server: Any, answer: Any) -> None:
+def test_a_part_without_blocks_has_none(client: Client, server, answer) -> None:
     """Golden examples are as in the artifact."""
     body = {"manifest": {"golden": [{"input": "good"}]}, "parts": [{"kind": "head", "parameters": 4}]}
     server.planned.append(answer(200, body))
     found = client.manifest("sst2", 3)
     assert found.manifest["golden"] == [{"input": "good"}]
     assert [(part.parameters, part.blocks) for part in found.parts] == [(4, [])]
+
+
+def test_the_bytes_of_a_file(client, server, answer):
+    """As they are, also where they are no text."""
+    server.planned.append(answer(200, b"\xff\x00"))
+    assert client.files.content("file_1") == b"\xff\x00"

@@ -3,7 +3,7 @@
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 from peltier_client import (
     AsyncClient,
     Client,
-    Conflict,
     ConnectionFailed,
     InvalidInput,
     TimedOut,
@@ -22,7 +21,6 @@ from peltier_client import (
 )
 from peltier_client.exchange import patience
 
-StreamOf = Callable[..., Any]
 ROWS = [{"text": "a gem", "label": "good"}, {"text": "a bore", "label": "bad"}]
 AT = "2026-11-26T12:00:00Z"
 TRAINING: dict[str, Any] = {
@@ -65,14 +63,14 @@ async def test_events_go_on_after_a_broken_connection(client, async_client, serv
         assert [one.headers.get("last-event-id") for one in server.received] == [None, "8", "8", "8"]
 
 
-def test_a_training_that_has_ended_has_no_more_events(client: Client, server: Any, answer: Any) -> None:
+def test_a_training_that_has_ended_has_no_more_events(client: Client, server, answer) -> None:
     """After its last one the server answers 204."""
     server.planned.append(answer(204))
     assert list(client.trainings.events("trn_1", after=10)) == []
     assert server.received[0].headers["last-event-id"] == "10"
 
 
-def test_a_failed_training_that_resumes_has_more_events(client: Client, server: Any, stream_of: StreamOf) -> None:
+def test_a_failed_training_that_resumes_has_more_events(client: Client, server, stream_of) -> None:
     """An earlier final state is not the end."""
     states = ("failed", "queued", "running", "succeeded")
     server.planned.append(stream_of(*(happening(n, "state", state=state) for n, state in enumerate(states, 1))))
@@ -95,7 +93,7 @@ def test_errors_of_the_events_are_raised(client, server, stream_of, refuse, clos
             lonely.trainings.wait("trn_1")
 
 
-def test_few_rows_are_sent_with_the_training(client: Client, server: Any, answer: Any) -> None:
+def test_few_rows_are_sent_with_the_training(client: Client, server, answer) -> None:
     """A list or any iterable of rows; only what was given is in the body."""
     server.planned.append(answer(202, TRAINING))
     given = client.train(
@@ -126,7 +124,7 @@ def test_few_rows_are_sent_with_the_training(client: Client, server: Any, answer
     assert body == {"task": "film", "examples": ROWS, "validation_share": 0.25}
 
 
-def test_paths_and_many_rows_are_uploaded_first(client: Client, server: Any, answer: Any, tmp_path: Path) -> None:
+def test_paths_and_many_rows_are_uploaded_first(client: Client, server, answer, tmp_path: Path) -> None:
     """A compressed file is sent decompressed, under its name without .gz."""
     path = tmp_path / "film.csv.gz"
     path.write_bytes(gzip.compress("text,label\na gém,good\n".encode()))
@@ -164,14 +162,14 @@ def test_a_refused_training_leaves_no_file(client, server, answer, refuse, tmp_p
         ("film.xlsx", r"film.xlsx is not a file of examples; its name must end in .jsonl, .csv, .tsv \(.gz too\)"),
     ],
 )
-def test_examples_that_cannot_be_sent(client: Client, server: Any, examples: Any, reason: str) -> None:
+def test_examples_that_cannot_be_sent(client: Client, server, examples, reason: str) -> None:
     """Are refused in one sentence, before anything is sent."""
     with pytest.raises(InvalidInput, match=reason):
         client.train("film", examples)
     assert not server.received
 
 
-def test_files_that_cannot_be_read(client: Client, server: Any, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(client: Client, server, tmp_path: Path) -> None:
     """A damaged one, and one that does not exist."""
     path = tmp_path / "film.jsonl.gz"
     with pytest.raises(FileNotFoundError):
@@ -182,7 +180,7 @@ def test_files_that_cannot_be_read(client: Client, server: Any, tmp_path: Path) 
     assert not server.received
 
 
-async def test_train_waits(async_client: AsyncClient, server: Any, answer: Any, tmp_path: Path) -> None:
+async def test_train_waits(async_client: AsyncClient, server, answer, tmp_path: Path) -> None:
     """It returns the training that succeeded, although a proxy found the server away for a moment."""
     path = tmp_path / "film.jsonl"
     path.write_text(json.dumps(ROWS[0]))
@@ -194,7 +192,7 @@ async def test_train_waits(async_client: AsyncClient, server: Any, answer: Any, 
     assert found.adapter == "film@1"
 
 
-def test_a_training_that_does_not_succeed_says_why(client: Client, server: Any, answer: Any) -> None:
+def test_a_training_that_does_not_succeed_says_why(client: Client, server, answer) -> None:
     """In one sentence, for one that failed and for one that was cancelled."""
     failed = {**TRAINING, "status": "failed", "reason": "row 3 has no label"}
     server.planned.extend([answer(202, TRAINING), answer(200, failed)])
@@ -205,14 +203,14 @@ def test_a_training_that_does_not_succeed_says_why(client: Client, server: Any, 
         client.train("film", ROWS)
 
 
-def test_waiting_can_be_bounded(client: Client, server: Any, answer: Any) -> None:
+def test_waiting_can_be_bounded(client: Client, server, answer) -> None:
     """By a time after which the training goes on without the caller."""
     server.planned.append(answer(200, TRAINING))
     with pytest.raises(TimedOut, match=r"training trn_1 has not ended within 0.1 s"):
         client.trainings.wait("trn_1", timeout=0.1)
 
 
-def test_lists_follow_the_pages(client: Client, server: Any, answer: Any) -> None:
+def test_lists_follow_the_pages(client: Client, server, answer) -> None:
     """Of trainings by a cursor, and of files by the last id."""
     second = {**TRAINING, "id": "trn_0"}
     server.planned.append(answer(200, {"trainings": [TRAINING], "next_cursor": "trn_1"}))
@@ -225,39 +223,6 @@ def test_lists_follow_the_pages(client: Client, server: Any, answer: Any) -> Non
     assert server.received[3].path == "/v1/files?limit=100&after=file_1"
 
 
-def test_the_other_calls(client: Client, server: Any, answer: Any, refuse: Any) -> None:
-    """One request each."""
-    for call in (client.trainings.pause, client.trainings.resume, client.trainings.cancel):
-        server.planned.append(answer(200, TRAINING))
-        assert call("trn_1").id == "trn_1"
-    server.planned.append(answer(204))
-    client.trainings.delete("trn_1")
-    server.planned.append(answer(200, b"bytes"))
-    assert client.files.content("file_1") == b"bytes"
-    server.planned.append(answer(200, FILE))
-    assert client.files.get("file_1").filename == "a.jsonl"
-    server.planned.append(refuse(409, "conflict", "a training reads it"))
-    with pytest.raises(Conflict, match="a training reads it"):
-        client.files.delete("file_1")
-    server.planned.append(answer(202, TRAINING))
-    client.trainings.create("film", file_id="file_1", validation_share=0.1)
-    methods = [f"{one.method} {one.path}" for one in server.received]
-    assert methods == [
-        "POST /v1/trainings/trn_1/pause",
-        "POST /v1/trainings/trn_1/resume",
-        "POST /v1/trainings/trn_1/cancel",
-        "DELETE /v1/trainings/trn_1",
-        "GET /v1/files/file_1/content",
-        "GET /v1/files/file_1",
-        "DELETE /v1/files/file_1",
-        "POST /v1/trainings",
-    ]
-    with pytest.raises(InvalidInput, match="the id of the training is empty"):
-        client.trainings.get("")
-    with pytest.raises(InvalidInput, match="the id of the file is empty"):
-        client.files.get("")
-
-
 async def test_a_lost_answer_makes_no_second_training(client, async_client, server, answer):
     """Each call has an idempotency key of its own, and sends it again after a broken connection."""
     lost = answer(202, b"{", {"content-length": "99", "connection": "close"})
@@ -268,7 +233,7 @@ async def test_a_lost_answer_makes_no_second_training(client, async_client, serv
     assert first == repeated != second == repeated_second
 
 
-def test_the_time_of_a_caller_ends_a_call_with_a_key(server: Any, answer: Any) -> None:
+def test_the_time_of_a_caller_ends_a_call_with_a_key(server, answer) -> None:
     """The caller is told, and nothing is sent again."""
     server.planned.append(answer(202, TRAINING, before=lambda: time.sleep(1)))
     with Client(server.url, timeout=0.2) as client, pytest.raises(TimedOut):

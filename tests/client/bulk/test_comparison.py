@@ -36,7 +36,7 @@ def test_two_versions_of_each_type_are_compared(case: dict[str, Any]) -> None:
     assert ("queries." in found.verdict) == (case["kind"] == "ranking")
 
 
-def expected_of(found: Any) -> dict[str, Any]:
+def expected_of(found) -> dict[str, Any]:
     """The part of a comparison that a case has."""
     sides = {
         side: {"metrics": getattr(found, side).metrics, "classes": getattr(found, side).classes}

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ __all__ = ["peltier"]
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
 
 
-def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server: Any) -> None:
+def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server) -> None:
     """For `PELTIER_API_KEY=$(peltier keys create …)`; what it opens is on stderr."""
     outcome = peltier(
         "keys", "create", "--scope", "publish", "--scope", "predict", "--expires-in", "90d", "--note", "ci"
@@ -26,7 +25,7 @@ def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server: Any) -> None:
     assert timedelta(days=89) < left <= timedelta(days=90)
 
 
-def test_keys_for_people_and_machines(peltier: Peltier, server: Any) -> None:
+def test_keys_for_people_and_machines(peltier: Peltier, server) -> None:
     """A table, or one document; notes are text."""
     shown = peltier("keys", "list").out
     assert "abcdefgh" in shown
@@ -52,13 +51,13 @@ def test_keys_for_people_and_machines(peltier: Peltier, server: Any) -> None:
         ("tenants", "set", "default", "--requests-per-second", "0"),
     ],
 )
-def test_wrong_usage(peltier: Peltier, server: Any, words: tuple[str, ...]) -> None:
+def test_wrong_usage(peltier: Peltier, server, words: tuple[str, ...]) -> None:
     """Is told before anything is sent."""
     assert peltier(*words).status == 2
     assert not server.received
 
 
-def test_tenants_for_people_and_machines(peltier: Peltier, server: Any) -> None:
+def test_tenants_for_people_and_machines(peltier: Peltier, server) -> None:
     """`set` changes what is given and keeps the rest."""
     assert "1,048,576" in peltier("tenants", "list").out
     assert json.loads(peltier("tenants", "create", "b", "--max-adapters", "3", "--json").out)["name"] == "b"

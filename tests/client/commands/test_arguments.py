@@ -4,9 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peltier_client.commands.arguments import with_next_steps
@@ -60,11 +58,10 @@ def test_an_unreachable_server() -> None:
 
 
 __all__ = ["peltier"]
-Complete = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def complete(peltier: Peltier, monkeypatch: pytest.MonkeyPatch) -> Complete:
+def complete(peltier: Peltier, monkeypatch: pytest.MonkeyPatch):
     """What is offered for a line, and nothing on stderr."""
 
     def offered(typed: str) -> list[str]:
@@ -78,7 +75,7 @@ def complete(peltier: Peltier, monkeypatch: pytest.MonkeyPatch) -> Complete:
     return offered
 
 
-def test_tasks_are_completed_from_the_server(complete: Complete, server: Any) -> None:
+def test_tasks_are_completed_from_the_server(complete, server) -> None:
     """With the key of the environment, also for the last of several tasks."""
     assert complete("peltier predict s") == ["sst2", "stsb"]
     assert complete("peltier versions ") == ["nli", "sst2", "stsb"]
@@ -88,7 +85,7 @@ def test_tasks_are_completed_from_the_server(complete: Complete, server: Any) ->
     assert server.received[0].headers["authorization"] == "Bearer plt_env"
 
 
-def test_without_a_server_nothing_is_offered(complete: Complete, server: Any, refuse: Any) -> None:
+def test_without_a_server_nothing_is_offered(complete, server, refuse) -> None:
     """And nothing is said."""
     server.planned.append(refuse(401, "unauthorized"))
     assert complete("peltier predict s") == []
@@ -97,7 +94,7 @@ def test_without_a_server_nothing_is_offered(complete: Complete, server: Any, re
 
 @pytest.mark.slow  # The gate asks for completions as this shell does, in the tests above.
 @pytest.mark.skipif(shutil.which("bash") is None, reason="asks a real bash")
-def test_a_real_bash_completes_tasks(server: Any) -> None:
+def test_a_real_bash_completes_tasks(server) -> None:
     """With what `peltier --show-completion` prints."""
     script = (
         'eval "$(peltier --show-completion)"; COMP_WORDS=(peltier delete n) COMP_CWORD=2; '

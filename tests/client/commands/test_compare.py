@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 
-Compare = Callable[..., Any]
-
 
 class Judge:
     """Answers `sst2@1` and `sst2@2` from what a test says of each, by text."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server) -> None:
         self.server = server
         self.answers: dict[str, dict[str, dict[str, Any]]] = {"sst2@1": {}, "sst2@2": {}}
         self.versions = {"sst2@1": 1, "sst2@2": 2}
@@ -44,12 +41,12 @@ class Judge:
 
 
 @pytest.fixture
-def judge(server: Any) -> Judge:
+def judge(server) -> Judge:
     return Judge(server)
 
 
 @pytest.fixture
-def compare(peltier: Peltier, tmp_path: Path) -> Compare:
+def compare(peltier: Peltier, tmp_path: Path):
     """`compare(rows, words…)` compares the two versions on these rows."""
 
     def run(rows: list[dict[str, Any]], *words: str) -> Any:
@@ -64,7 +61,7 @@ def label(name: str) -> dict[str, Any]:
     return {"label": name, "score": 1.0, "scores": {"no": 0.0, "yes": 0.0}}
 
 
-def test_labels_are_numbered_by_all_of_them(compare: Compare, judge: Judge) -> None:
+def test_labels_are_numbered_by_all_of_them(compare, judge: Judge) -> None:
     """Also where the server answers the best scores alone, of a task with very many labels."""
     judge.brief = True
     for task in judge.answers:
@@ -74,7 +71,7 @@ def test_labels_are_numbered_by_all_of_them(compare: Compare, judge: Judge) -> N
     assert document["first"]["metrics"]["accuracy"] == 1.0
 
 
-def test_two_classifiers(compare: Compare, judge: Judge) -> None:
+def test_two_classifiers(compare, judge: Judge) -> None:
     """Metrics of both, labels and rows that differ, and in words who is better and whether that may be chance."""
     texts = [str(number) for number in range(20)]
     rows = [{"text": text, "label": 1 if number % 2 else "no"} for number, text in enumerate(texts)]
@@ -101,7 +98,7 @@ def test_two_classifiers(compare: Compare, judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_so_many_requests_are_sent_at_a_time(compare: Compare, server: Any, concurrency: int) -> None:
+def test_so_many_requests_are_sent_at_a_time(compare, server, concurrency: int) -> None:
     """Of both versions together: as many as `--concurrency` says and no more."""
     running, most = threading.Semaphore(concurrency), threading.Barrier(concurrency)
 
@@ -127,14 +124,14 @@ def test_labels_can_be_separated(compare, judge):
     assert document["first"]["metrics"]["exact_match"] == 1.0
 
 
-def test_equal_versions(compare: Compare, judge: Judge) -> None:
+def test_equal_versions(compare, judge: Judge) -> None:
     """Neither is better, and no row differs."""
     judge.answers["sst2@1"] = judge.answers["sst2@2"] = {"a": label("yes")}
     outcome = compare([{"text": "a", "label": "yes"}])
     assert "Neither is better: accuracy 1.0000 of both. They answer 0 rows differently" in outcome.out
 
 
-def test_pairs_with_numbers(compare: Compare, judge: Judge) -> None:
+def test_pairs_with_numbers(compare, judge: Judge) -> None:
     """Of a regression who is nearer counts, and less error is better."""
     judge.answers["sst2@1"] = {"a+b": {"value": 1.0}, "c+d": {"value": 2.0}}
     judge.answers["sst2@2"] = {"a+b": {"value": 1.5}, "c+d": {"value": 3.5}}
@@ -165,7 +162,7 @@ def test_a_row_that_cannot_be_judged_is_named(compare, judge, row, sentence):
     assert outcome.err.count("\n") == 1
 
 
-def test_what_cannot_be_compared(compare: Compare, judge: Judge) -> None:
+def test_what_cannot_be_compared(compare, judge: Judge) -> None:
     """Two kinds of task; an alias that moves; a file without rows."""
     judge.answers["sst2@1"], judge.answers["sst2@2"] = {"a": label("yes")}, {"a": {"value": 1.0}}
     assert "sst2@1 is a classification task and sst2@2 a regression task" in compare([{"text": "a", "label": 1}]).err
@@ -202,7 +199,7 @@ def test_an_integer_that_means_two_names_is_refused(judge, compare, cell, first,
     assert compare([{"text": "a", "label": named}]).status == 0
 
 
-def test_embeddings_are_not_compared(compare: Compare, judge: Judge) -> None:
+def test_embeddings_are_not_compared(compare, judge: Judge) -> None:
     """One sentence names the task and the command that judges them."""
     for task in judge.answers:
         judge.answers[task] = {"a": {"embedding": [0.6, 0.8]}}

@@ -1,7 +1,7 @@
 """`peltier doctor`, the part without a server's packages."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -12,7 +12,6 @@ from peltier_client.commands.doctor import Finding, check_server
 from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
-Announce = Callable[[str], None]
 
 
 def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
@@ -21,7 +20,7 @@ def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 @pytest.fixture
-def announce(monkeypatch: pytest.MonkeyPatch) -> Announce:
+def announce(monkeypatch: pytest.MonkeyPatch):
     """Makes one function the only check of packages."""
 
     def put(value: str) -> None:
@@ -31,7 +30,7 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Announce:
     return put
 
 
-def test_each_finding_has_its_next_step(peltier: Peltier, announce: Announce) -> None:
+def test_each_finding_has_its_next_step(peltier: Peltier, announce) -> None:
     """One line each in a pipe; what is slow does not fail the command."""
     outcome = peltier("doctor", "--store", "here")
     lines = outcome.out.splitlines()
@@ -44,7 +43,7 @@ def test_each_finding_has_its_next_step(peltier: Peltier, announce: Announce) ->
     assert document["findings"][0]["next_step"] == "buy [another]"
 
 
-def test_a_client_without_a_servers_packages(peltier: Peltier, announce: Announce) -> None:
+def test_a_client_without_a_servers_packages(peltier: Peltier, announce) -> None:
     """Says what it cannot check, and how to install it."""
     announce("not_installed.anywhere:check")
     outcome = peltier("doctor")
@@ -52,7 +51,7 @@ def test_a_client_without_a_servers_packages(peltier: Peltier, announce: Announc
     assert "not_installed is not installed, so this machine cannot serve -> to serve from it: pip" in outcome.out
 
 
-def test_a_named_server_must_answer(peltier: Peltier, announce: Announce) -> None:
+def test_a_named_server_must_answer(peltier: Peltier, announce) -> None:
     """Else the command fails."""
     outcome = peltier("doctor", "--store", "x", "--url", "http://127.0.0.1:1")
     assert outcome.status == 1

@@ -78,7 +78,7 @@ def test_only_what_is_given_can_be_asked_for():
         ),
     ],
 )
-def test_chosen_fields(options: FieldOptions, words: list[str], found: Any, line: str):
+def test_chosen_fields(options: FieldOptions, words: list[str], found, line: str):
     """Of one model, repeated or with another word for the default."""
     assert run(options, words)[0] == {"depth": found, "last": 0}
     text = run(options, ["--help"])[1]

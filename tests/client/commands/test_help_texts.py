@@ -29,7 +29,7 @@ WIDE = 1000
 HOSTILE = r"NAME[/TASK] [bold]a[/bold] :smile: \[b] [[c]] [link=x] http://h:8/p: word"
 
 
-def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def walk(command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command with the words that name it."""
     if isinstance(command, PluginCommand):
         command = command.load()

@@ -1,17 +1,16 @@
 """`peltier predict`, for people and for machines."""
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.client.conftest import PIECES
-from tests.client.typed_commands import Outcome, Peltier, Refuse, peltier
+from tests.client.typed_commands import Outcome, Peltier, peltier
 
 __all__ = ["peltier"]
 
 
-def test_predict_for_people(peltier: Peltier, server: Any) -> None:
+def test_predict_for_people(peltier: Peltier, server) -> None:
     """Each text has its label and score, and the last line names the adapter."""
     outcome = peltier("predict", "sst2", "a gem of a [film]", "another")
     assert outcome.status == 0
@@ -34,13 +33,13 @@ def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: s
     assert shown in peltier("predict", task, "text").out
 
 
-def test_parameters_of_token_classifications_are_sent(peltier: Peltier, server: Any) -> None:
+def test_parameters_of_token_classifications_are_sent(peltier: Peltier, server) -> None:
     """Given parameters are sent unchanged; the server has the defaults of the others."""
     assert peltier("predict", "ner", "text", "--stride", "16", "--aggregation", "max").status == 0
     assert json.loads(server.received[0].body)["parameters"] == {"stride": 16, "aggregation": "max"}
 
 
-def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
+def test_texts_for_people_and_pipes(peltier: Peltier, server) -> None:
     """Generated texts are printed unchanged, one after another; the adapter is named on stderr."""
     words = ("--max-new-tokens", "5", "--num-beams", "2", "--temperature", "0", "--top-p", "0.5", "--seed", "-3")
     outcome = peltier("predict", "e2e", "one", "two", "--priority", "-2", *words)
@@ -51,7 +50,7 @@ def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
     }  # fmt: skip
 
 
-def test_streams_for_people(peltier: Peltier, server: Any, refuse: Refuse) -> None:
+def test_streams_for_people(peltier: Peltier, server, refuse) -> None:
     """Each text is printed while it is generated, with one request each; an error is one line."""
     assert peltier("predict", "e2e", "one", "two", "--stream").out == 2 * f"{''.join(PIECES)}\n"
     assert [json.loads(one.body)["stream"] for one in server.received] == [True, True]
@@ -70,7 +69,7 @@ def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]
     assert "warning" not in peltier("predict", "e2e", "one", "two", *words).err
 
 
-def test_predict_with_several_tasks(peltier: Peltier, server: Any) -> None:
+def test_predict_with_several_tasks(peltier: Peltier, server) -> None:
     """One line for each task, or one document; a failed task is named on stderr and makes the command fail."""
     outcome = peltier("predict", "sst2,stsb@2,tri.*", "text", "--top-k", "1")
     assert outcome.status == 0
@@ -95,7 +94,7 @@ def test_predict_for_machines(peltier: Peltier) -> None:
     assert document["adapter"]["name"] == "sst2"
 
 
-def test_pairs(peltier: Peltier, server: Any) -> None:
+def test_pairs(peltier: Peltier, server) -> None:
     """Each --pair and --third belongs to the text of the same position; a missing one is wrong usage."""
     assert peltier("predict", "stsb", "a", "c", "--pair", "b", "--pair", "d").status == 0
     assert json.loads(server.received[0].body)["inputs"] == [["a", "b"], ["c", "d"]]

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,13 @@ from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 
-Refuse = Callable[..., Any]
-Predict = Callable[..., Any]
-
 
 def jsonl(*texts: object) -> str:
     return "".join(f"{json.dumps({'id': number, 'text': text})}\n" for number, text in enumerate(texts))
 
 
 @pytest.fixture
-def predict(peltier: Peltier, tmp_path: Path) -> Predict:
+def predict(peltier: Peltier, tmp_path: Path):
     """`predict(content, words…)` asks sst2 about a file with this content, one request at a time."""
 
     def run(content: str | bytes, *words: str, name: str = "in.jsonl", output: str = "out.jsonl") -> Any:
@@ -42,11 +38,11 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def inputs_of(server: Any) -> list[Any]:
+def inputs_of(server) -> list[Any]:
     return [json.loads(request.body)["inputs"] for request in server.received]
 
 
-def test_a_line_for_every_row(predict: Predict, server: Any, tmp_path: Path) -> None:
+def test_a_line_for_every_row(predict, server, tmp_path: Path) -> None:
     """In order, several rows a request, each with its line, its own cells, its prediction and the version."""
     outcome = predict(jsonl(*"abcde"), "--batch-size", "2", "--top-k", "1")
     assert (outcome.status, outcome.err) == (0, "")
@@ -62,7 +58,7 @@ def test_a_line_for_every_row(predict: Predict, server: Any, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_requests_overlap_and_stay_in_order(peltier: Peltier, server: Any, tmp_path: Path) -> None:
+def test_requests_overlap_and_stay_in_order(peltier: Peltier, server, tmp_path: Path) -> None:
     """As many at a time as allowed: the first is answered only when all of them have come."""
     barrier = threading.Barrier(3)
 
@@ -70,7 +66,7 @@ def test_requests_overlap_and_stay_in_order(peltier: Peltier, server: Any, tmp_p
         status, headers = 200, {}
         before = staticmethod(lambda: barrier.wait(120))
 
-        def __init__(self, body: Any) -> None:
+        def __init__(self, body) -> None:
             self.body = body
 
     from tests.client.conftest import answer_for
@@ -82,7 +78,7 @@ def test_requests_overlap_and_stay_in_order(peltier: Peltier, server: Any, tmp_p
     assert [one["row"]["text"] for one in lines_of(tmp_path / "out.jsonl")] == list("abcdef")
 
 
-def test_compressed_csv_of_pairs(predict: Predict, server: Any, tmp_path: Path) -> None:
+def test_compressed_csv_of_pairs(predict, server, tmp_path: Path) -> None:
     """Both ways; the columns of a pair are named in order."""
     content = gzip.compress(b"b,a\nx,y\n")
     words = ("--text-column", "a", "--text-column", "b")
@@ -114,14 +110,14 @@ def contract(num_inputs: int) -> Any:
     return Answer(200, answer_for("sst2", num_inputs))
 
 
-def test_a_busy_server_is_waited_for(predict: Predict, server: Any, refuse: Refuse) -> None:
+def test_a_busy_server_is_waited_for(predict, server, refuse) -> None:
     """429 and 503 are tried again and are no row's error."""
     server.planned.extend([refuse(429, "quota_exceeded", retry_after="0"), refuse(503, "queue_full", retry_after="0")])
     assert predict(jsonl("a")).status == 0
     assert len(server.received) == 3
 
 
-def test_what_concerns_every_row_ends_it(predict: Predict, server: Any, refuse: Refuse, tmp_path: Path) -> None:
+def test_what_concerns_every_row_ends_it(predict, server, refuse, tmp_path: Path) -> None:
     """A missing task is one error and leaves no file; so is a mistake that every row of the first request has."""
     server.planned.append(refuse(404, "adapter_not_found", "adapter 'sst2' does not exist"))
     outcome = predict(jsonl("a"))
@@ -132,7 +128,7 @@ def test_what_concerns_every_row_ends_it(predict: Predict, server: Any, refuse: 
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_it_goes_on_where_it_ended(predict: Predict, server: Any, refuse: Refuse, tmp_path: Path) -> None:
+def test_it_goes_on_where_it_ended(predict, server, refuse, tmp_path: Path) -> None:
     """After a failure the answers are in OUTPUT.part and nothing has the final name; --resume asks about the rest."""
     server.planned.extend([contract(2), refuse(500, "internal_error", "the server failed")])
     content = jsonl("a", "b", "c", "d", "e")
@@ -172,7 +168,7 @@ def test_a_run_of_something_else_is_not_resumed(predict, tmp_path, kept, sentenc
     assert part.read_text() == before
 
 
-def test_rows_that_equal_nothing_are_resumed(predict: Predict, tmp_path: Path) -> None:
+def test_rows_that_equal_nothing_are_resumed(predict, tmp_path: Path) -> None:
     """NaN in a row is the same row again, and so is half of a surrogate pair, which has an error."""
     content = '{"text": "a", "n": NaN}\n{"text": "hi \\ud83d", "n": NaN}\n{"text": "b"}\n'
     assert predict(content).status == 1
@@ -185,7 +181,7 @@ def test_rows_that_equal_nothing_are_resumed(predict: Predict, tmp_path: Path) -
 
 @pytest.mark.skipif(os.name == "nt", reason="limits the size of files")
 @pytest.mark.parametrize("output", ["out.jsonl", "out.jsonl.gz"])
-def test_a_full_disk_is_said_with_how_to_go_on(predict: Predict, tmp_path: Path, output: str) -> None:
+def test_a_full_disk_is_said_with_how_to_go_on(predict, tmp_path: Path, output: str) -> None:
     """One sentence, in place of the error of a file; what was written is kept, and can be resumed."""
     from tests.support.full_disk import room_for
 
@@ -209,7 +205,7 @@ def test_a_full_disk_is_said_with_how_to_go_on(predict: Predict, tmp_path: Path,
         ("predict", "sst2", "--file", "{out}", "--output", "{out}"),
     ],
 )
-def test_wrong_usage_of_files(peltier: Peltier, server: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_wrong_usage_of_files(peltier: Peltier, server, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Told before anything is sent."""
     (tmp_path / "in.jsonl").write_text(jsonl("a"))
     names = {"in": tmp_path / "in.jsonl", "out": tmp_path / "out.jsonl"}
@@ -218,7 +214,7 @@ def test_wrong_usage_of_files(peltier: Peltier, server: Any, tmp_path: Path, wor
 
 
 @pytest.mark.parametrize("output", ["in.jsonl", "missing/out.jsonl", "."])
-def test_an_output_that_cannot_be_is_refused_first(predict: Predict, server: Any, output: str) -> None:
+def test_an_output_that_cannot_be_is_refused_first(predict, server, output: str) -> None:
     """The input itself, a folder, a folder that is not there."""
     outcome = predict(jsonl("a"), output=output)
     assert (outcome.status, server.received) == (1, [])
@@ -226,7 +222,7 @@ def test_an_output_that_cannot_be_is_refused_first(predict: Predict, server: Any
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
-def test_ctrl_c_says_how_far_it_was(predict: Predict, server: Any, answer: Any, tmp_path: Path) -> None:
+def test_ctrl_c_says_how_far_it_was(predict, server, answer, tmp_path: Path) -> None:
     """Status 130; what was answered is kept, and nothing has the final name."""
     release = threading.Event()
 

@@ -39,7 +39,7 @@ FEEDBACK = {
 }
 
 
-def test_the_client_reads_them(server: Any, answer: Any) -> None:
+def test_the_client_reads_them(server, answer) -> None:
     """A rollout, none, feedback to a prediction by its request id, and an answer that nobody recorded."""
     with Client(server.url) as client:
         server.planned.append(answer(200, {**ALIAS, "rollout": ROLLOUT}))
@@ -55,7 +55,7 @@ def test_the_client_reads_them(server: Any, answer: Any) -> None:
             client.feedback("r", right=True)
 
 
-def test_rollouts_on_the_command_line(peltier: Peltier, server: Any, answer: Any) -> None:
+def test_rollouts_on_the_command_line(peltier: Peltier, server, answer) -> None:
     """Its state for people and for machines."""
     server.planned.append(answer(200, {**ALIAS, "rollout": ROLLOUT}))
     shown = peltier("rollout", "start", "sst2", "live", "2", "--share", "0.1", "--at-end", "promote").out
@@ -72,7 +72,7 @@ def test_rollouts_on_the_command_line(peltier: Peltier, server: Any, answer: Any
     assert "--share or --shadow" in peltier("rollout", "start", "sst2", "live", "2").err
 
 
-def test_feedback_on_the_command_line(peltier: Peltier, server: Any, answer: Any) -> None:
+def test_feedback_on_the_command_line(peltier: Peltier, server, answer) -> None:
     """A label, several, or a verdict."""
     server.planned += [answer(200, FEEDBACK), answer(200, FEEDBACK | {"counted": False})]
     assert peltier("feedback", "r", "--label", "a", "--row", "2").out == "the answer of sst2@2 was wrong\n"

@@ -88,7 +88,7 @@ SECOND = {"versions": {**adapter("sst2"), "aliases": {LONG: {"1": 1.0}, "product
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+def test_a_pipe_gets_whole_values(peltier: Peltier, server, answer, name: str) -> None:
     """Each row of a table is one line with complete values."""
     words, body, values = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
@@ -98,7 +98,7 @@ def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, na
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+def test_what_is_a_table_is_also_one_document(peltier: Peltier, server, answer, name: str) -> None:
     """`--json` prints the contents of each table as one JSON document, and nothing else."""
     words, body, _ = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)

@@ -32,7 +32,6 @@ main()
 _TOP = ("top", "--interval", "0.1")
 _END_SECONDS = 50
 STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
-OnTerminal = Callable[[Callable[[], object]], Outcome]
 
 
 class Terminal:
@@ -100,7 +99,7 @@ def run_beside(peltier: Peltier, act: Callable[[], object]) -> Outcome:
 
 
 @pytest.fixture
-def on_terminal(terminal: Terminal, peltier: Peltier) -> OnTerminal:
+def on_terminal(terminal: Terminal, peltier: Peltier):
     """`on_terminal(act)` is `run_beside` with the terminal as standard streams."""
 
     def run(act: Callable[[], object]) -> Outcome:

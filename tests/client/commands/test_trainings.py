@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from tests.client.typed_commands import Peltier, peltier
 
 __all__ = ["peltier"]
 
-StreamOf = Callable[..., Any]
 PROGRESS = {
     "step": 40,
     "max_steps": 200,
@@ -36,7 +33,7 @@ DONE = {
 }
 
 
-def test_a_list_of_trainings(peltier: Peltier, server: Any, answer: Any) -> None:
+def test_a_list_of_trainings(peltier: Peltier, server, answer) -> None:
     """Each with how far it is or what came of it; an empty list says how to begin one."""
     running = {**TRAINING, "id": "trn_2", "status": "running", "progress": PROGRESS, "seconds_left": 90.0}
     failed = {**TRAINING, "id": "trn_3", "status": "failed", "reason": "row 3 has [no] label"}
@@ -51,7 +48,7 @@ def test_a_list_of_trainings(peltier: Peltier, server: Any, answer: Any) -> None
     assert server.received[-1].path.endswith("&status=running")
 
 
-def test_one_training(peltier: Peltier, server: Any, answer: Any) -> None:
+def test_one_training(peltier: Peltier, server, answer) -> None:
     """Everything for people or for machines; a wrong id names the next step."""
     server.planned.append(answer(200, DONE))
     shown = peltier("trainings", "show", "trn_1").out
@@ -63,7 +60,7 @@ def test_one_training(peltier: Peltier, server: Any, answer: Any) -> None:
     assert outcome.status == 1
 
 
-def test_watching_a_training(peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf) -> None:
+def test_watching_a_training(peltier: Peltier, server, answer, stream_of) -> None:
     """Validations look as they do in a local training; then the result."""
     server.planned.append(stream_of(happening(1, **PROGRESS), happening(2, "state", state="succeeded")))
     server.planned.append(answer(200, DONE))
@@ -73,7 +70,7 @@ def test_watching_a_training(peltier: Peltier, server: Any, answer: Any, stream_
     assert "film@2" in outcome.out
 
 
-def test_a_watched_training_that_fails(peltier: Peltier, server: Any, answer: Any, stream_of: StreamOf) -> None:
+def test_a_watched_training_that_fails(peltier: Peltier, server, answer, stream_of) -> None:
     """Status 1 and one line with the reason."""
     server.planned.append(stream_of(happening(2, "state", state="failed")))
     server.planned.append(answer(200, {**TRAINING, "status": "failed", "reason": "row 3 has no label"}))
@@ -82,7 +79,7 @@ def test_a_watched_training_that_fails(peltier: Peltier, server: Any, answer: An
     assert outcome.err.splitlines()[-1] == "error: training trn_1 of film failed: row 3 has no label"
 
 
-def test_an_interrupt_leaves_the_training_running(peltier: Peltier, server: Any, stream_of: StreamOf) -> None:
+def test_an_interrupt_leaves_the_training_running(peltier: Peltier, server, stream_of) -> None:
     """And says how to watch or cancel it."""
     stopped = stream_of(happening(1, **PROGRESS))
     stopped.before = lambda: os.kill(os.getpid(), signal.SIGINT)
@@ -110,7 +107,7 @@ def test_changes_say_what_they_did(peltier, server, answer, word, status, wish, 
     assert server.received[0].path == f"/v1/trainings/trn_1/{word}"
 
 
-def test_a_deleted_training(peltier: Peltier, server: Any, answer: Any, refuse: Any) -> None:
+def test_a_deleted_training(peltier: Peltier, server, answer, refuse) -> None:
     """One line; a training that is unknown names the next step."""
     server.planned.append(answer(204))
     assert peltier("trainings", "delete", "trn_1").out == "deleted trn_1\n"

@@ -112,7 +112,7 @@ def test_a_child_that_closes_its_client_leaves_the_parents_connections(run, serv
     addresses: list[Any] = []
     plain = server.http.process_request
 
-    def process_request(request: Any, client_address: Any) -> None:
+    def process_request(request, client_address) -> None:
         addresses.append(client_address)
         plain(request, client_address)
 

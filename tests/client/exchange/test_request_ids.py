@@ -18,7 +18,7 @@ def _answer(request_id: str | None) -> Answer:
     return Answer(200, answer_for("sst2", 1), {} if request_id is None else {"x-request-id": request_id})
 
 
-def test_every_attempt_has_an_id_of_its_own(client: Client, server: LittleServer, refuse: Any) -> None:
+def test_every_attempt_has_an_id_of_its_own(client: Client, server: LittleServer, refuse) -> None:
     """Of 128 random bits; the answer's id is the one that feedback names."""
     server.planned.append(refuse(503, "not_ready"))
     found = client.predict("sst2", "text")
@@ -27,26 +27,22 @@ def test_every_attempt_has_an_id_of_its_own(client: Client, server: LittleServer
     assert found.request_id == second
 
 
-async def test_the_answer_to_another_request_is_an_error(client, async_client, server):
+def test_the_answer_to_another_request_is_an_error(client: Client, server: LittleServer) -> None:
     """It names both ids, and its connection is not used again: the next answer is the own one."""
-    for _ in range(2):
-        server.planned.append(_answer(_ANOTHER))
-    with pytest.raises(ConnectionFailed, match=f"gave the answer to another request: its x-request-id is {_ANOTHER}"):
+    server.planned.append(_answer(_ANOTHER))
+    with pytest.raises(
+        ConnectionFailed, match=f"gave the answer to another request: its x-request-id is {_ANOTHER}"
+    ) as e:
         client.predict("sst2", "text")
-    with pytest.raises(ConnectionFailed, match=server.received[-1].headers["x-request-id"] + "|gave the answer"):
-        await async_client.predict("sst2", "text")
+    assert server.received[-1].headers["x-request-id"] in str(e.value)
     assert client.predict("sst2", "text")[0].label == "positive"
-    assert (await async_client.predict("sst2", "text"))[0].label == "positive"
 
 
-async def test_the_stream_of_another_request_is_an_error(client, async_client, server):
+async def test_the_stream_of_another_request_is_an_error(async_client: AsyncClient, server: LittleServer) -> None:
     """Before its first piece."""
-    for _ in range(2):
-        stream = events_for("e2e")
-        stream.headers["x-request-id"] = _ANOTHER
-        server.planned.append(stream)
-    with pytest.raises(ConnectionFailed, match="gave the answer to another request"):
-        next(client.stream("e2e", "text"))
+    stream = events_for("e2e")
+    stream.headers["x-request-id"] = _ANOTHER
+    server.planned.append(stream)
     with pytest.raises(ConnectionFailed, match="gave the answer to another request"):
         await anext(async_client.stream("e2e", "text"))
 

@@ -1,7 +1,6 @@
 """How far transfers are."""
 
 from pathlib import Path
-from typing import Any
 
 from peltier_client.asynchronous import AsyncClient
 from peltier_client.synchronous import Client
@@ -9,7 +8,7 @@ from peltier_client.synchronous import Client
 Told = list[tuple[int, int | None]]
 
 
-def test_an_upload_is_told(server: Any) -> None:
+def test_an_upload_is_told(server) -> None:
     """In pieces, up to the whole; the same bytes are sent."""
     told: Told = []
     data = bytes(200_000)
@@ -20,7 +19,7 @@ def test_an_upload_is_told(server: Any) -> None:
     assert data in server.received[0].body
 
 
-async def test_a_download_is_told(server: Any, tmp_path: Path) -> None:
+async def test_a_download_is_told(server, tmp_path: Path) -> None:
     """By both clients; the digest is checked as always."""
     told: Told = []
     with Client(server.url) as client:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from typing import Any
 
 import pytest
 from peltier_client.errors import InvalidInput
@@ -16,7 +15,7 @@ NAMES = ["food", "price", "a|b"]
     ("cell", "names", "label"),
     [("food", NAMES, "food"), (1, NAMES, "price"), ("1", NAMES, "price"), (7, NAMES, "7"), (1, ["0", "1"], "1")],
 )
-def test_an_integer_is_a_position_unless_integers_are_names(cell: Any, names: list[str], label: str) -> None:
+def test_an_integer_is_a_position_unless_integers_are_names(cell, names: list[str], label: str) -> None:
     assert read_label(cell, names) == label
 
 
@@ -34,7 +33,7 @@ def test_an_integer_is_a_position_unless_integers_are_names(cell: Any, names: li
         ("1.10", ["1.1", "1.2"], "1.10"),
     ],
 )
-def test_equal_values_have_the_name_that_the_adapter_has(cell: Any, names: list[str], label: str) -> None:
+def test_equal_values_have_the_name_that_the_adapter_has(cell, names: list[str], label: str) -> None:
     """However a file spells a number or a boolean, and whatever an older adapter calls it."""
     assert read_label(cell, names) == label
 
@@ -52,7 +51,7 @@ def test_equal_values_have_the_name_that_the_adapter_has(cell: Any, names: list[
         ([], None, set()),
     ],
 )
-def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[str]) -> None:
+def test_several_labels_of_a_cell(cell, separator: str | None, labels: set[str]) -> None:
     """A list, a JSON list, or texts with a separator; a label that is known as a whole is one."""
     assert read_labels(cell, NAMES, separator) == labels
 
@@ -69,7 +68,7 @@ def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[
         (lambda: read_number(float("nan")), "not a finite number"),
     ],
 )
-def test_what_is_no_label_is_refused(read: Any, sentence: str) -> None:
+def test_what_is_no_label_is_refused(read, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         read()
 
@@ -87,7 +86,7 @@ def test_entities_are_read_from_a_list_or_its_json():
 
 
 @pytest.mark.parametrize("cell", ["person", ["B-person"], [{"start": 0}], 5, None, [{**CELL[0], "end": "3"}]], ids=str)
-def test_what_has_no_entities_is_refused(cell: Any):
+def test_what_has_no_entities_is_refused(cell):
     """In one sentence with the form."""
     with pytest.raises(InvalidInput, match=r"has no entities; they must be a list such as \[\{"):
         read_entities(cell)
@@ -97,13 +96,13 @@ def test_what_has_no_entities_is_refused(cell: Any):
     ("label", "name"),
     [(1, "1"), (1.0, "1"), (0.5, "0.5"), (True, "true"), ("1.0", "1.0"), (" a", " a"), (1e20, str(10**20))],
 )
-def test_a_value_has_one_name(label: Any, name: str) -> None:
+def test_a_value_has_one_name(label, name: str) -> None:
     """A whole number is an integer however it is written; texts stay."""
     assert json_name(label) == name
 
 
 @pytest.mark.parametrize("label", [None, math.nan, math.inf, "", " ", [], {}])
-def test_other_values_have_none(label: Any) -> None:
+def test_other_values_have_none(label) -> None:
     """Not even by their names in Python."""
     assert json_name(label) is None
 

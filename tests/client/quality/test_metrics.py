@@ -39,7 +39,7 @@ def stats() -> Any:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_classification_is_scikit_learns(seed: int, sk: Any) -> None:
+def test_classification_is_scikit_learns(seed: int, sk) -> None:
     """Also with labels that are never answered, and with answers that are no label."""
     draw = random.Random(seed)
     gold = draw.choices(NAMES[:4], k=60)
@@ -59,7 +59,7 @@ def test_classification_is_scikit_learns(seed: int, sk: Any) -> None:
     assert classify(gold, [None, *found[1:]])[0]["accuracy"] <= metrics["accuracy"]
 
 
-def test_two_labels_have_the_f1_of_the_second(sk: Any) -> None:
+def test_two_labels_have_the_f1_of_the_second(sk) -> None:
     """As evaluate has it; 0 where the label is nowhere."""
     gold, found = list("ababb"), list("aabbb")
     assert classify(gold, found, "ab")[0]["f1"] == pytest.approx(sk.f1_score(gold, found, pos_label="b"))
@@ -67,7 +67,7 @@ def test_two_labels_have_the_f1_of_the_second(sk: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_several_labels_are_scikit_learns(seed: int, sk: Any) -> None:
+def test_several_labels_are_scikit_learns(seed: int, sk) -> None:
     """Micro and macro F1 over every label that there is, and the share of rows that are wholly right."""
     draw = random.Random(seed)
     gold = [frozenset(draw.sample(NAMES[:4], draw.randrange(3))) for _ in range(40)]
@@ -82,7 +82,7 @@ def test_several_labels_are_scikit_learns(seed: int, sk: Any) -> None:
     )
 
 
-def test_regression_is_scipys(sk: Any, stats: Any) -> None:
+def test_regression_is_scipys(sk, stats) -> None:
     """With ties among the values; a constant correlates with nothing."""
     draw = random.Random(0)
     gold = [round(draw.gauss(0, 2)) / 2 for _ in range(50)]
@@ -103,7 +103,7 @@ def test_texts_match_but_for_the_space_around_them() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 0), (5, 7), (0, 12), (40, 71), (700, 900)])
-def test_the_sign_test_is_the_exact_binomial(first: int, second: int, stats: Any) -> None:
+def test_the_sign_test_is_the_exact_binomial(first: int, second: int, stats) -> None:
     """Two-sided; of no rows that differ it is 1."""
     expected = stats.binomtest(first, first + second).pvalue if first + second else 1.0
     assert sign_test(first, second) == sign_test(second, first) == pytest.approx(expected, rel=1e-9)
@@ -113,7 +113,7 @@ Documents = list[tuple[int, int]]
 
 
 @given(documents=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=2, max_size=24))
-def test_the_gain_is_that_of_scikit_learn(documents: Documents, sk: Any) -> None:
+def test_the_gain_is_that_of_scikit_learn(documents: Documents, sk) -> None:
     """With grades, equal scores, and more documents than count."""
     grades, scores = zip(*documents, strict=True)
     if max(grades) > 0:
