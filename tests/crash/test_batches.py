@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.location import StoreLocation
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.support.server_process import Server
 
@@ -28,7 +28,7 @@ def test_a_killed_server_loses_no_line_and_repeats_none(
 ) -> None:
     """Killed in the middle: each custom id has one result, and stored parts are not computed again."""
     # So slow that much is left to be done, however long this test takes to see that something is done.
-    _limit(tmp_path / "store", Quotas(tokens_per_second=tokens_per_second))
+    _limit(tmp_path / "store", TenantQuotas(tokens_per_second=tokens_per_second))
     server = start(first=first)
     body = {"model": "_backbone", "dimensions": 2, "truncate": True}
     rows = [
@@ -53,7 +53,7 @@ def test_a_killed_server_loses_no_line_and_repeats_none(
         _end_leases(tmp_path / "store" / "registry.db")
         server = start(first=first)
         assert _num_done(_find(server, batch)) >= done
-    _limit(tmp_path / "store", Quotas())
+    _limit(tmp_path / "store", TenantQuotas())
     _until(server, batch, lambda found: found["status"] == "completed")
     found = _find(server, batch)
     assert (found["request_counts"]["failed"], found["error_file_id"]) == (0, None)
@@ -79,7 +79,7 @@ def _until(server: Server, batch: str, condition: Callable[[dict[str, Any]], boo
     raise AssertionError(f"the batch is {found}")
 
 
-def _limit(store: Path, quotas: Quotas) -> None:
+def _limit(store: Path, quotas: TenantQuotas) -> None:
     """Sets what the tenant may ask for, in the registry."""
 
     async def limit() -> None:

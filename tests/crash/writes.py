@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_client.protocol.rollouts import RolloutGuard
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import RegistryConflict
 from peltier_store.registry.extensions.queue_records import BatchDraft, BatchPart, TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.rollout_records import Judgement, Report, Retention, StoredAnswer
-from peltier_store.registry.records import Quotas
 
 from tests.crash.replica import Write
 
@@ -72,7 +72,7 @@ class Writes:
 
     async def change_tenant(self, registry: Registry) -> None:
         await registry.create_tenant(self._new("tenant"), actor=ACTOR)
-        await registry.update_tenant(TENANT, Quotas(max_adapters=100 + self._count), actor=ACTOR)
+        await registry.update_tenant(TENANT, TenantQuotas(max_adapters=100 + self._count), actor=ACTOR)
 
     async def create_and_revoke_key(self, registry: Registry) -> None:
         prefixes = [self._new("key") for _ in range(2)]

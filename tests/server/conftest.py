@@ -20,6 +20,7 @@ from peltier_adapters.artifact.manifest import read_header
 from peltier_adapters.artifact.source import digest_of
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation import Draft, Generator
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.app import create_app
 from peltier_server.auth.keyring import ALL_SCOPES
 from peltier_server.catalog import sync
@@ -30,7 +31,6 @@ from peltier_server.queue.batch import TicketBatch
 from peltier_server.service import Service
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.support.played_worker import PlayedWorker
 
@@ -180,11 +180,11 @@ class Listening:
         return found
 
 
-async def add_tenant(app: FastAPI, scopes: Sequence[str] = (), quotas: Quotas | None = None) -> Tenant:
+async def add_tenant(app: FastAPI, scopes: Sequence[str] = (), quotas: TenantQuotas | None = None) -> Tenant:
     """A new tenant, with a key that has these scopes, or all of them: as the operator makes both, in a third of the
     time."""
     name = f"tenant-{next(_NUMBERS)}"
-    await app.state.lifecycle.service().store.registry.create_tenant(name, quotas or Quotas(), actor="operator")
+    await app.state.lifecycle.service().store.registry.create_tenant(name, quotas or TenantQuotas(), actor="operator")
     return await _add_key(app, name, scopes or sorted(ALL_SCOPES))
 
 

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import get_args
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
+from peltier_client.protocol.administration import Scope, TenantInfo
 
 from peltier_store.registry.errors import InvalidRecord
 
 # Scopes are independent of each other: a key has one or more.
-SCOPES = frozenset({"predict", "publish", "train", "admin", "metrics"})
-# Bounds of a tenant's weight.
-MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
+SCOPES = frozenset(get_args(Scope))
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,6 @@ class AdapterRecord:
 
 
 @dataclass(frozen=True)
-class Quotas:
-    """A tenant's limits; None is no limit. `weight` is its share of a busy server, relative to other tenants.
-
-    `max_trainings` counts those that have not ended, and `max_training_rows` the examples of one training.
-    """
-
-    requests_per_second: float | None = None
-    tokens_per_second: float | None = None
-    max_concurrent_requests: int | None = None
-    max_stored_bytes: int | None = None
-    max_adapters: int | None = None
-    max_trainings: int | None = None
-    max_training_rows: int | None = None
-    max_training_minutes_per_day: float | None = None
-    weight: float = 1.0
-
-
-@dataclass(frozen=True)
 class Key:
     """An API key without its secret. `digest` is the HMAC of the whole key."""
 
@@ -109,28 +91,6 @@ class Key:
     created_by: str
     expires_at: datetime | None
     revoked_at: datetime | None
-
-
-@dataclass(frozen=True)
-class TenantRecord:
-    """An owner of adapters and keys, with quotas."""
-
-    name: str
-    created_at: datetime
-    quotas: Quotas
-
-
-@dataclass(frozen=True)
-class AuditEntry:
-    """One action of an `actor`. `subject` names its object (`sst2@3`). `id` grows with time."""
-
-    id: int
-    at: datetime
-    tenant: str
-    actor: str
-    action: str
-    subject: str
-    detail: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -186,7 +146,7 @@ class RegistrySnapshot:
 
     position: Position
     adapters: tuple[AdapterRecord, ...]
-    tenants: tuple[TenantRecord, ...]
+    tenants: tuple[TenantInfo, ...]
     keys: tuple[Key, ...] = ()
     is_whole: bool = False
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, ParamSpec, Self, TypeVar
 
+from peltier_client.protocol.administration import TenantInfo, TenantQuotas
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
 from peltier_store.registry import aliases, claims, tenants, versions
@@ -30,10 +31,8 @@ from peltier_store.registry.records import (
     Key,
     Pin,
     Position,
-    Quotas,
     RegistrySnapshot,
     Reservation,
-    TenantRecord,
     VersionRecord,
 )
 from peltier_store.registry.schema import read_schema, refuse_older_schema, upgrade
@@ -53,7 +52,7 @@ _ALIASES = (
 _ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
 _TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
 _KEYS = select_keys().where(KeyRow.revision > _SINCE)
-_NO_LIMITS = Quotas()
+_NO_LIMITS = TenantQuotas()
 _ALL_ENTRIES = AuditFilter()
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -280,12 +279,12 @@ class CoreRegistry(Operations):
         """Deletes the alias; its history stays. Raises AdapterUnknown or VersionUnknown."""
         await self._write(actor, aliases.delete_alias, tenant, name, alias)
 
-    async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> TenantRecord:
-        """Creates a tenant. Raises InvalidRecord for an invalid name or quota, RegistryConflict if it exists."""
+    async def create_tenant(self, name: str, quotas: TenantQuotas = _NO_LIMITS, *, actor: str) -> TenantInfo:
+        """Creates a tenant. Raises InvalidRecord for an invalid name, RegistryConflict if it exists."""
         return await self._write(actor, tenants.create_tenant, name, quotas)
 
-    async def update_tenant(self, name: str, quotas: Quotas, *, actor: str) -> None:
-        """Replaces all quotas of a tenant. Raises TenantUnknown or InvalidRecord."""
+    async def update_tenant(self, name: str, quotas: TenantQuotas, *, actor: str) -> None:
+        """Replaces all quotas of a tenant. Raises TenantUnknown."""
         await self._write(actor, tenants.update_tenant, name, quotas)
 
     async def create_key(  # noqa: PLR0913 - what a key is

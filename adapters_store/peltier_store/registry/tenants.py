@@ -1,66 +1,45 @@
 """Tenants and their quotas, and API keys. The registry stores only digests of keys; the secrets stay in the server."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from functools import reduce
 from operator import add
 
+from peltier_client.protocol.administration import TenantInfo, TenantQuotas
 from sqlalchemy import Connection, FromClause, Row, Select, bindparam, func, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, KeyUnknown, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.lookup import LIVE
-from peltier_store.registry.records import (
-    MAX_WEIGHT,
-    MIN_WEIGHT,
-    SCOPES,
-    Key,
-    Quotas,
-    QuotaUsage,
-    TenantRecord,
-    check_name,
-    check_text,
-)
+from peltier_store.registry.records import SCOPES, Key, QuotaUsage, check_name, check_text
 from peltier_store.registry.tables import IS_STORED, AdapterRow, Base, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
-_QUOTAS = tuple(field.name for field in fields(Quotas))
-_COUNTS = (
-    "max_concurrent_requests",
-    "max_stored_bytes",
-    "max_adapters",
-    "max_trainings",
-    "max_training_rows",
-)
-# The largest integer that both databases can store.
-_MAX_COUNT = 2**63 - 1
+_QUOTAS = tuple(TenantQuotas.model_fields)
 
 
-def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> TenantRecord:
+def create_tenant(writing: WriteTransaction, name: str, quotas: TenantQuotas) -> TenantInfo:
     check_name("tenant", name)
-    _check_quotas(quotas)
     if find_quotas(writing.connection, name) is not None:
         raise RegistryConflict(f"tenant {name!r} exists already")
-    row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **asdict(quotas))
+    row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **quotas.model_dump())
     writing.connection.execute(row)
-    writing.audit(name, "create_tenant", name, **asdict(quotas))
-    return TenantRecord(name, writing.at, quotas)
+    writing.audit(name, "create_tenant", name, **quotas.model_dump())
+    return TenantInfo(name=name, created_at=writing.at, quotas=quotas)
 
 
-def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
-    _check_quotas(quotas)
+def update_tenant(writing: WriteTransaction, name: str, quotas: TenantQuotas) -> None:
     require_quotas(writing.connection, name)
-    writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
+    writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**quotas.model_dump()))
     writing.stamp_tenant(name)
-    writing.audit(name, "update_tenant", name, **asdict(quotas))
+    writing.audit(name, "update_tenant", name, **quotas.model_dump())
 
 
-def find_quotas(connection: Connection, name: str) -> Quotas | None:
+def find_quotas(connection: Connection, name: str) -> TenantQuotas | None:
     row = connection.execute(_ONE, {"name": name}).one_or_none()
     return None if row is None else _quotas(row)
 
 
-def require_quotas(connection: Connection, name: str) -> Quotas:
+def require_quotas(connection: Connection, name: str) -> TenantQuotas:
     """The quotas of the tenant; raises TenantUnknown."""
     quotas = find_quotas(connection, name)
     if quotas is None:
@@ -77,28 +56,15 @@ def select_tenants() -> Select[*tuple[object, ...]]:
 _ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
-def tenant_of(row: Row[*tuple[object, ...]]) -> TenantRecord:
-    return TenantRecord(row.name, row.created_at, _quotas(row))
+def tenant_of(row: Row[*tuple[object, ...]]) -> TenantInfo:
+    return TenantInfo(name=row.name, created_at=row.created_at, quotas=_quotas(row))
 
 
-def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
-    return Quotas(**{name: row._mapping[name] for name in _QUOTAS})
+def _quotas(row: Row[*tuple[object, ...]]) -> TenantQuotas:
+    return TenantQuotas(**{name: row._mapping[name] for name in _QUOTAS})
 
 
-def _check_quotas(quotas: Quotas) -> None:
-    for name in ("requests_per_second", "tokens_per_second", "max_training_minutes_per_day"):
-        rate = getattr(quotas, name)
-        if rate is not None and not (math.isfinite(rate) and rate > 0):
-            raise InvalidRecord(f"{name} is {rate!r}: it must be a number above 0")
-    for name in _COUNTS:
-        count = getattr(quotas, name)
-        if count is not None and not 0 <= count <= _MAX_COUNT:
-            raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
-    if not MIN_WEIGHT <= quotas.weight <= MAX_WEIGHT:
-        raise InvalidRecord(f"weight is {quotas.weight!r}: it must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
-
-
-def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str, name: str) -> None:
+def require_room_for_adapter(connection: Connection, quotas: TenantQuotas, tenant: str, name: str) -> None:
     """Raises QuotaReached if `name` would exceed the maximum number of live adapters."""
     if quotas.max_adapters is None:
         return
@@ -109,7 +75,7 @@ def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str
         )
 
 
-def require_room_for_bytes(connection: Connection, quotas: Quotas, tenant: str, size_bytes: int) -> None:
+def require_room_for_bytes(connection: Connection, quotas: TenantQuotas, tenant: str, size_bytes: int) -> None:
     """Raises QuotaReached if so many bytes more would exceed the tenant's quota."""
     if quotas.max_stored_bytes is None or size_bytes <= 0:
         return

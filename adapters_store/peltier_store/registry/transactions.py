@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from peltier_client.protocol.administration import AuditRecord
 from sqlalchemy import URL, BigInteger, Connection, Row, bindparam, delete, func, insert, select, update
 
 from peltier_store.registry.database import (
@@ -35,7 +36,7 @@ from peltier_store.registry.database import (
     refuses_a_value,
 )
 from peltier_store.registry.errors import InvalidRecord, RegistryError, RegistryFull, RegistryGone, RegistryRewound
-from peltier_store.registry.records import AuditEntry, AuditFilter, Position
+from peltier_store.registry.records import AuditFilter, Position
 from peltier_store.registry.schema import refuse_unfinished_restore
 from peltier_store.registry.tables import AdapterRow, AuditRow, ChangeRow, RevisionRow, TenantRow, UtcDateTime
 
@@ -326,7 +327,7 @@ def _empty(name: str) -> RegistryGone:
 
 def read_audit(
     connection: Connection, wanted: AuditFilter = _ALL_ENTRIES, *, limit: int = 100, before_id: int | None = None
-) -> list[AuditEntry]:
+) -> list[AuditRecord]:
     """At most `limit` entries of the audit log, newest first; `before_id` is the last id of the previous page."""
     entries = select(AuditRow.__table__).order_by(AuditRow.id.desc()).limit(limit)
     if before_id is not None:
@@ -338,4 +339,4 @@ def read_audit(
         entries = entries.where(AuditRow.at >= wanted.since)
     if wanted.until is not None:
         entries = entries.where(AuditRow.at < wanted.until)
-    return [AuditEntry(**row._mapping) for row in connection.execute(entries)]
+    return [AuditRecord(**row._mapping) for row in connection.execute(entries)]

@@ -10,8 +10,8 @@ from heapq import nsmallest
 from typing import cast, get_args
 
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
-from peltier_client.protocol.administration import Scope
-from peltier_store.registry.records import Key, Quotas, RegistrySnapshot, TenantRecord
+from peltier_client.protocol.administration import Scope, TenantInfo, TenantQuotas
+from peltier_store.registry.records import Key, RegistrySnapshot
 
 from peltier_server.auth.credentials import Credentials, prefix_of
 
@@ -23,7 +23,7 @@ _METRICS, _ADMIN = "metrics", "admin"
 
 logger = logging.getLogger(__name__)
 
-_NO_QUOTAS = Quotas()
+_NO_QUOTAS = TenantQuotas()
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Keyring:
     def __init__(self) -> None:
         # Once the registry is open, its clock, so that a key expires at the same moment at every replica.
         self.now: Callable[[], datetime] = partial(datetime.now, UTC)
-        self._tenants: dict[str, TenantRecord] = {}
+        self._tenants: dict[str, TenantInfo] = {}
         self._keys: dict[str, _KnownKey] = {}
         # Whether the registry has been read.
         self.is_known = False
@@ -174,18 +174,18 @@ class Keyring:
         """Whether the tenant exists."""
         return name in self._tenants
 
-    def tenant(self, name: str) -> TenantRecord:
+    def tenant(self, name: str) -> TenantInfo:
         """The tenant with this name. Raises `NotFound` if it does not exist."""
         if name not in self._tenants:
             raise NotFound(f"tenant {name!r} does not exist")
         return self._tenants[name]
 
-    def quotas(self, tenant: str) -> Quotas:
+    def quotas(self, tenant: str) -> TenantQuotas:
         """The quotas of the tenant; no quotas if it does not exist."""
         known = self._tenants.get(tenant)
         return _NO_QUOTAS if known is None else known.quotas
 
-    def tenants(self, *, after: str, limit: int) -> list[TenantRecord]:
+    def tenants(self, *, after: str, limit: int) -> list[TenantInfo]:
         """At most `limit` tenants whose names follow `after`, in order of name."""
         return [self._tenants[name] for name in nsmallest(limit, (name for name in self._tenants if name > after))]
 

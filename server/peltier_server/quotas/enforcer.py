@@ -8,7 +8,7 @@ from typing import Self
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
-from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas
+from peltier_client.protocol.administration import MAX_WEIGHT, MIN_WEIGHT, TenantQuotas
 
 from peltier_server import retry_hints
 from peltier_server.quotas.rates import Left, Rate, Rates, Taken, Unit
@@ -29,7 +29,7 @@ class QuotaEnforcer:
     are counted.
     """
 
-    def __init__(self, rates: Rates, quotas_of: Callable[[str], Quotas]) -> None:
+    def __init__(self, rates: Rates, quotas_of: Callable[[str], TenantQuotas]) -> None:
         self.rates = rates
         self.in_flight: dict[str, int] = {}
         self.quotas_of = quotas_of
@@ -99,7 +99,7 @@ class QuotaEnforcer:
 class QuotaSlot:
     """The slot of one request while it is served. Entering it raises `QuotaExceeded`."""
 
-    def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: Quotas) -> None:
+    def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: TenantQuotas) -> None:
         self._enforcer = enforcer
         self._tenant = tenant
         self._max_in_flight = math.inf if quotas.max_concurrent_requests is None else quotas.max_concurrent_requests

@@ -1,13 +1,11 @@
 """Tenants with their quotas, API keys, and the audit log: who changed what. For the operator of the whole server."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from peltier_client.errors import Conflict, InvalidInput, NotFound, Unavailable
 from peltier_client.protocol.administration import (
     AuditPage,
-    AuditRecord,
     KeyInfo,
     KeyList,
     KeyRequest,
@@ -20,7 +18,7 @@ from peltier_client.protocol.administration import (
     TenantUsage,
 )
 from peltier_client.protocol.names import NAME_PATTERN
-from peltier_store.registry.records import AuditFilter, Key, Quotas, TenantRecord
+from peltier_store.registry.records import AuditFilter, Key
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from peltier_server.auth.keyring import LOCAL, metrics_problem
@@ -63,23 +61,22 @@ async def list_tenants(  # noqa: PLR0913 - each is a query parameter
 ) -> Response:
     """The tenants in order of name, with their quotas, a page at a time."""
     found = keyring.tenants(after=cursor, limit=limit + 1)
-    page = ListPage("tenants", found, limit, _tenant_on_the_wire, by_cursor(lambda one: one.name))
+    page = ListPage("tenants", found, limit, lambda one: one, by_cursor(lambda one: one.name))
     return await answer_page(threads, context, page)
 
 
 @tenants.post("", status_code=201, responses=operator_errors(Conflict))
 async def create_tenant(body: TenantRequest, context: Context, service: Changing) -> TenantInfo:
     """Make a tenant, whose keys and adapters are its own."""
-    quotas = Quotas(**body.quotas.model_dump())
-    tenant = await service.store.registry.create_tenant(body.name, quotas, actor=context.caller.actor)
+    tenant = await service.store.registry.create_tenant(body.name, body.quotas, actor=context.caller.actor)
     await service.store.sync.sync_after_write()
-    return _tenant_on_the_wire(tenant)
+    return tenant
 
 
 @tenants.get("/{tenant}", responses=operator_errors(NotFound))
 async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInfo:
     """One tenant with its quotas."""
-    return _tenant_on_the_wire(keyring.tenant(tenant))
+    return keyring.tenant(tenant)
 
 
 @tenants.get("/{tenant}/usage", responses=operator_errors(NotFound, Unavailable))
@@ -102,13 +99,9 @@ async def get_usage(tenant: str, request: Request, keyring: Keys, service: Accep
 @tenants.put("/{tenant}", responses=operator_errors(NotFound))
 async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
-    await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=context.caller.actor)
+    await service.store.registry.update_tenant(tenant, body, actor=context.caller.actor)
     await service.store.sync.sync_after_write()
-    return _tenant_on_the_wire(keyring.tenant(tenant))
-
-
-def _tenant_on_the_wire(tenant: TenantRecord) -> TenantInfo:
-    return TenantInfo(name=tenant.name, created_at=tenant.created_at, quotas=TenantQuotas(**asdict(tenant.quotas)))
+    return keyring.tenant(tenant)
 
 
 def _usage(left: Left | None) -> RateUsage | None:
@@ -195,7 +188,5 @@ async def read_audit(
     before_id = int(query.cursor) if query.cursor else None
     wanted = AuditFilter(query.tenant, query.actor, query.action, query.since, query.until)
     entries = await service.store.registry.audit(wanted, limit=query.limit + 1, before_id=before_id)
-    page = ListPage(
-        "records", entries, query.limit, lambda one: AuditRecord(**vars(one)), by_cursor(lambda one: one.id)
-    )
+    page = ListPage("records", entries, query.limit, lambda one: one, by_cursor(lambda one: one.id))
     return await answer_page(threads, context, page)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.backup import BackupError, BackupSummary, export_store, import_store, read_backup
 from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
 from peltier_store.garbage import Collector
@@ -17,7 +18,6 @@ from peltier_store.registry.contents import DumpedRow
 from peltier_store.registry.errors import RegistryConflict, RegistryError
 from peltier_store.registry.extensions.queue_records import TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.conftest import MakeRegistry, Old, opened, upload
 
@@ -37,7 +37,7 @@ async def restored(registry: Registry, blobs: Blobs, path: Path) -> BackupSummar
 
 async def fill(registry: Registry, blobs: Blobs) -> None:
     """Something of everything that a registry can hold."""
-    await registry.create_tenant("acme", Quotas(requests_per_second=0.1, max_stored_bytes=2**40), actor=ACTOR)
+    await registry.create_tenant("acme", TenantQuotas(requests_per_second=0.1, max_stored_bytes=2**40), actor=ACTOR)
     expires_at = datetime.now(UTC) + timedelta(days=1)
     for prefix, scopes in (("abcdefgh", {"predict"}), ("ijklmnop", {"publish", "admin"})):
         await registry.create_key(

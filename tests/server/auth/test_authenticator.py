@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
+from peltier_client.protocol.administration import TenantInfo, TenantQuotas
 from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.credentials import Credentials, Issued
 from peltier_server.auth.keyring import LOCAL, MONITOR, OPERATOR, Caller, Keyring
 from peltier_server.settings import SettingsError
-from peltier_store.registry.records import Key, Position, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import Key, Position, RegistrySnapshot
 from starlette.datastructures import Headers
 
 NOW = datetime.now(UTC)
@@ -31,9 +32,8 @@ class EveryToken:
 
 
 def snapshot_of(*keys: Key) -> RegistrySnapshot:
-    return RegistrySnapshot(
-        Position(1, "1"), (), (TenantRecord("default", NOW, Quotas()), TenantRecord("a", NOW, Quotas())), keys
-    )
+    tenants = (TenantInfo(name=name, created_at=NOW, quotas=TenantQuotas()) for name in ("default", "a"))
+    return RegistrySnapshot(Position(1, "1"), (), tuple(tenants), keys)
 
 
 def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: datetime | None = None) -> Key:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from peltier_client.errors import Forbidden, NotFound, Unauthorized
-from peltier_client.protocol.administration import Scope
+from peltier_client.protocol.administration import Scope, TenantInfo, TenantQuotas
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import ALL_SCOPES, TENANT, Caller, Keyring
-from peltier_store.registry.records import Key, Position, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import Key, Position, RegistrySnapshot
 
 NOW = datetime.now(UTC)
 CREDENTIALS = Credentials(b"a secret")
@@ -48,8 +48,8 @@ def make_key(tenant: str, age_days: int = 0) -> tuple[str, Key]:
     return issued.text, Key(issued.prefix, tenant, issued.digest, frozenset({"admin"}), "", made, "", None, None)
 
 
-def make_tenant(name: str, max_adapters: int | None = None) -> TenantRecord:
-    return TenantRecord(name, NOW, Quotas(max_adapters=max_adapters))
+def make_tenant(name: str, max_adapters: int | None = None) -> TenantInfo:
+    return TenantInfo(name=name, created_at=NOW, quotas=TenantQuotas(max_adapters=max_adapters))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_key_expires_by_the_clock_of_the_registry(keyring: Keyring) -> None:
 
 
 def test_unknown_tenants_have_nothing(keyring: Keyring) -> None:
-    assert keyring.quotas("z") == Quotas()
+    assert keyring.quotas("z") == TenantQuotas()
     assert not keyring.has_tenant("z")
     with pytest.raises(NotFound, match="tenant 'z' does not exist"):
         keyring.tenant("z")

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
-from peltier_store.registry.records import Quotas
 
 from tests.server.attacker import post
 from tests.server.conftest import IN_ONE_LOOP, Running, until
@@ -89,7 +89,7 @@ async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.M
     """One each, so that a tenant's rate bounds how many it may look for."""
     stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
-    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
+    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: TenantQuotas(tokens_per_second=3.2))
     results = (await running.predict_mixed(*unknown(100))).json()["results"]
     codes = [result["error"]["code"] for result in results]
     assert codes == ["adapter_not_found"] * 32 + ["quota_exceeded"] * 68
@@ -99,7 +99,7 @@ async def test_inputs_that_are_refused_cost_tokens(running, bert, make_artifact,
     await running.upload(make_artifact(bert, name="demo"))
     stand_still(monkeypatch)
     enforcer = running.app.state.enforcer
-    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=2))
+    monkeypatch.setattr(enforcer, "quotas_of", lambda tenant: TenantQuotas(tokens_per_second=2))
     found = [(await running.predict("demo", ["a"] * 9 + [" "])).status_code for _ in range(3)]
     assert found == [422, 422, 429]
 

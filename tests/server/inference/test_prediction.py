@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from peltier_client.errors import InvalidInput, QueueFull
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_client.protocol.rerank import RankedDocument
 from peltier_server.auth.keyring import LOCAL
 from peltier_server.context import RequestContext
@@ -21,7 +22,6 @@ from peltier_server.inference.prediction import (
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.settings import LimitSettings
-from peltier_store.registry.records import Quotas
 from pydantic_core import to_json
 
 _PIECE = b"x" * 1000
@@ -32,7 +32,7 @@ _MAX_BYTES = 200_000
 def preparation() -> Iterator[Preparation]:
     """It allows answers of 200,000 bytes, and half a million in progress."""
     limits = LimitSettings(max_answer_bytes=_MAX_BYTES, max_pending_answer_bytes=500_000)
-    made = Preparation(limits, QuotaEnforcer(Rates(), lambda _: Quotas()))
+    made = Preparation(limits, QuotaEnforcer(Rates(), lambda _: TenantQuotas()))
     yield made
     made.close()
 

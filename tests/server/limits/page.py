@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.extensions.settings import SETTINGS
-from peltier_store.registry.records import Quotas
 
 PAGE = Path(__file__).parents[3] / "docs/limits.md"
 _NUM_CELLS = 5
@@ -47,7 +47,7 @@ class Row:
         found = re.fullmatch(r"(quota )?`(\w+)`", self.set_by)
         if found is None:
             raise KeyError(self.set_by)
-        return getattr(Quotas(), found[2]) if found[1] else SETTINGS[found[2]].default
+        return getattr(TenantQuotas(), found[2]) if found[1] else SETTINGS[found[2]].default
 
     @property
     def answer(self) -> tuple[int, str, re.Pattern[str]] | None:

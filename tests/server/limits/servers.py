@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.http.connection import LimitedConnection
 from peltier_server.service import Service
-from peltier_store.registry.records import Quotas
 
 from tests.server.attacker import listen as hear
 from tests.server.conftest import Listen, Listening, add_tenant
@@ -122,7 +122,7 @@ class Small:
     def tenant(self, **quotas: Any) -> Iterator["Small"]:
         """This server as one more tenant with these quotas meets it."""
         scopes = ["predict", "publish", "train"]
-        name, key = self.listening.run(add_tenant(self.listening.app, scopes, Quotas(**quotas)))
+        name, key = self.listening.run(add_tenant(self.listening.app, scopes, TenantQuotas(**quotas)))
         with _client(self.listening, key) as client:
             yield Small(self.listening, client, "default:demo", name)
 

@@ -12,8 +12,8 @@ import peltier_server
 import peltier_store
 import pytest
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.extensions.settings import SETTINGS
-from peltier_store.registry.records import Quotas
 
 from tests.server.conftest import Listen
 from tests.server.limits import (  # noqa: F401 - each registers its probes
@@ -61,7 +61,6 @@ UNMET = frozenset(
         "peltier_server.extensions.rollouts.decision._MAX_LOG",
         "peltier_server.extensions.rollouts.recorder._MAX_UNMATCHED",
         "peltier_store.registry.extensions.files._MAX_CREATING",
-        "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",
         "peltier_store.blobs.sources._MAX_PIECES",
@@ -150,7 +149,7 @@ def test_every_probe_has_a_row() -> None:
 def test_every_setting_and_quota_that_bounds_something_has_a_row() -> None:
     named = set().union(*(row.names for row in ROWS.values()))
     assert SETTINGS.keys() - NO_BOUNDS - named == set()
-    assert Quotas.__dataclass_fields__.keys() - named == set()
+    assert TenantQuotas.model_fields.keys() - named == set()
 
 
 def test_every_constant_that_bounds_something_has_a_row() -> None:

@@ -1,13 +1,13 @@
-"""Quotas of one tenant's requests."""
+"""TenantQuotas of one tenant's requests."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 from peltier_client.errors import QueueFull, QuotaExceeded, TooLarge
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.quotas.enforcer import QuotaEnforcer, background_of
 from peltier_server.quotas.rates import Rates
-from peltier_store.registry.records import Quotas
 
 from tests.support.rate_windows import stand_still
 
@@ -18,7 +18,7 @@ def _windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_enforcer(**quotas: float) -> QuotaEnforcer:
-    return QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
+    return QuotaEnforcer(Rates(), lambda _: TenantQuotas(**quotas))
 
 
 async def visit(enforcer: QuotaEnforcer, status: int = 200) -> dict[str, str]:
@@ -124,11 +124,11 @@ async def test_headers_are_about_what_runs_out_first() -> None:
 
 
 async def test_new_quotas_hold_at_once() -> None:
-    quotas = {"a": Quotas()}
-    look_up: Callable[[str], Quotas] = quotas.__getitem__
+    quotas = {"a": TenantQuotas()}
+    look_up: Callable[[str], TenantQuotas] = quotas.__getitem__
     enforcer = QuotaEnforcer(Rates(), look_up)
     assert await visit(enforcer) == {}
-    quotas["a"] = Quotas(max_concurrent_requests=0)
+    quotas["a"] = TenantQuotas(max_concurrent_requests=0)
     with pytest.raises(QuotaExceeded, match="it may have 0 at a time"):
         await visit(enforcer)
 
@@ -138,5 +138,5 @@ async def test_new_quotas_hold_at_once() -> None:
 )
 def test_only_quotas_of_storage_bound_it(quotas: dict[str, int], bounded: bool) -> None:
     """An upload of a tenant without them need not be counted before it is published."""
-    enforcer = QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
+    enforcer = QuotaEnforcer(Rates(), lambda _: TenantQuotas(**quotas))
     assert enforcer.bounds_storage("default") is bounded

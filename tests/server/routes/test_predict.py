@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_server.inference import tokenizing
-from peltier_store.registry.records import Quotas
 
 from tests.server.conftest import Listening, Running, Tenant, hold, until
 from tests.support.rate_windows import stand_still
@@ -230,7 +230,7 @@ async def test_one_input_is_read_once(loaded: Running, monkeypatch: pytest.Monke
     assert [result["usage"]["tokens"] for result in results] == [64] * 21
     assert len(texts) == 2
     stand_still(monkeypatch)
-    monkeypatch.setattr(loaded.app.state.enforcer, "quotas_of", lambda tenant: Quotas(tokens_per_second=0.2))
+    monkeypatch.setattr(loaded.app.state.enforcer, "quotas_of", lambda tenant: TenantQuotas(tokens_per_second=0.2))
     codes = [
         result["error"]["code"] for result in (await loaded.predict_tasks(*["sst2"] * 4, text=" ")).json()["results"]
     ]

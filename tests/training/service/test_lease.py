@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import LeaseLost, QuotaReached, RegistryError
 from peltier_store.registry.extensions import training_holder
 from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.trainings import TrainingRegistry
-from peltier_store.registry.records import Quotas
 from peltier_training.service.lease import Intervals, TrainingLease, WorkerContext
 from peltier_training.service.messages import ASKED, Evaluating, Saved
 
@@ -185,7 +185,7 @@ async def renewed(queue: Queue, training: StoredTraining) -> None:
 async def minutes_used_up(queue: Queue, archive: Path, intervals: Intervals = _OFTEN) -> TrainingLease:
     """The lease of a training whose tenant has no minutes left since it was claimed."""
     lease = await leased(queue, archive, intervals)
-    await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
+    await queue.registry.update_tenant(TENANT, TenantQuotas(max_training_minutes_per_day=1e-9), actor="a")
     return lease
 
 
@@ -193,7 +193,7 @@ async def test_a_checkpoint_beyond_the_quota_ends_the_lease(queue: Queue, tmp_pa
     """The one before is kept, also if the training pauses then; its log has the reason."""
     sent = await queue.add(jsonl(praise()), request())
     stored = (await queue.registry.usage(TENANT)).stored_bytes
-    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=stored + 9), actor="a")
+    await queue.registry.update_tenant(TENANT, TenantQuotas(max_stored_bytes=stored + 9), actor="a")
     lease = await leased(queue, tmp_path / "archive", Intervals(renew_seconds=0.01, checkpoint_seconds=0.0))
     for step, size in ((1, 9), (2, 10)):
         (tmp_path / "archive").write_bytes(b"c" * size)

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.backbone import Backbone
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import BlobError
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.training_holder import claim, take_back
-from peltier_store.registry.records import Quotas
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker
@@ -137,7 +137,7 @@ async def test_a_training_beyond_the_quota_of_bytes_fails(queue: Queue, make_wor
     """With the reason; the bytes of the store stay below the quota."""
     training = await queue.add(jsonl(praise()))
     before = (await queue.registry.usage(TENANT)).stored_bytes
-    await queue.registry.update_tenant(TENANT, Quotas(max_stored_bytes=before + 10), actor="a")
+    await queue.registry.update_tenant(TENANT, TenantQuotas(max_stored_bytes=before + 10), actor="a")
     await make_worker().run()
     found = await queue.find(training)
     stored = f"tenant 'default' has stored {before} bytes and may store {before + 10}, so "
@@ -212,7 +212,7 @@ async def test_a_training_whose_minutes_are_used_up_goes_on_when_there_are_more(
         with monkeypatch.context() as patch:
             patch.setattr(child, "_work", work_by_checkpoints)
             found = await until(queue, training, lambda found: found.checkpoint_digest)
-            await queue.registry.update_tenant(TENANT, Quotas(max_training_minutes_per_day=1e-9), actor="a")
+            await queue.registry.update_tenant(TENANT, TenantQuotas(max_training_minutes_per_day=1e-9), actor="a")
             for _ in range(3):  # the last of them begins once the worker knows of the quota
                 lease = found.lease_expires_at
                 found = await until(queue, training, lambda found, lease=lease: found.lease_expires_at > lease)
@@ -220,7 +220,7 @@ async def test_a_training_whose_minutes_are_used_up_goes_on_when_there_are_more(
             (folder / GO).touch()
             waiting = await until(queue, training, lambda found: found.state == "queued")
         assert waiting.progress["step"] < 72
-        await queue.registry.update_tenant(TENANT, Quotas(), actor="a")
+        await queue.registry.update_tenant(TENANT, TenantQuotas(), actor="a")
         resumed = await until(queue, training, lambda found: found.state == "publishing")
         other = await queue.add(jsonl(praise()), asked)
         whole = await until(queue, other, lambda found: found.state == "publishing")

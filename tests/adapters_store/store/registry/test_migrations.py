@@ -8,10 +8,11 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.registry.database import database_url
 from peltier_store.registry.errors import RegistryError
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas, RegistrySnapshot
+from peltier_store.registry.records import RegistrySnapshot
 from peltier_store.registry.schema import MIGRATIONS
 from peltier_store.registry.tables import Base
 from peltier_store.registry.transactions import Transactions
@@ -61,7 +62,7 @@ def test_another_table_needs_another_revision() -> None:
 def test_a_new_registry_has_one_tenant_without_limits(url: str) -> None:
     """`default`, and nothing else."""
     snapshot = asyncio.run(read(url))
-    assert [(one.name, one.quotas) for one in snapshot.tenants] == [("default", Quotas())]
+    assert [(one.name, one.quotas) for one in snapshot.tenants] == [("default", TenantQuotas())]
     assert (snapshot.adapters, snapshot.keys, snapshot.position.revision) == ((), (), 1)
 
 

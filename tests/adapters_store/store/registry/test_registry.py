@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.registry.errors import InvalidRecord, NotRegistered
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.registry.conftest import publish
 
@@ -102,7 +102,7 @@ async def test_a_strange_name_is_only_not_there(registry: Registry, text: str) -
         lambda: registry.set_public(text, "sst2", True, actor="ann"),
         lambda: registry.set_alias("acme", text, "production", {1: 1.0}, actor="ann"),
         lambda: registry.alias_history("acme", "sst2", text),
-        lambda: registry.update_tenant(text, Quotas(), actor="ann"),
+        lambda: registry.update_tenant(text, TenantQuotas(), actor="ann"),
         lambda: registry.revoke_key(text, actor="ann"),
     )
     for call in calls:

@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+from peltier_client.protocol.administration import TenantInfo, TenantQuotas
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import AdapterRecord, Key, Position, Quotas, RegistrySnapshot, TenantRecord
+from peltier_store.registry.records import AdapterRecord, Key, Position, RegistrySnapshot
 
 from tests.adapters_store.store.conftest import opened
 from tests.adapters_store.store.registry.conftest import publish
@@ -17,7 +18,7 @@ class RegistryCopy:
     def __init__(self) -> None:
         self.position: Position | None = None
         self.adapters: dict[tuple[str, str], AdapterRecord] = {}
-        self.tenants: dict[str, TenantRecord] = {}
+        self.tenants: dict[str, TenantInfo] = {}
         self.keys: dict[str, Key] = {}
 
     async def follow(self, registry: Registry) -> RegistrySnapshot:
@@ -66,7 +67,7 @@ async def test_every_change_is_followed_and_in_the_log(registry):
         ("unpin", "sst2", lambda: registry.unpin(*mine, actor="bob")),
         ("delete_adapter", "sst2", lambda: registry.delete_adapter(*mine, actor="ann")),
         ("create_tenant", "umbra", lambda: registry.create_tenant("umbra", actor="bob")),
-        ("update_tenant", "umbra", lambda: registry.update_tenant("umbra", Quotas(max_adapters=2), actor="ann")),
+        ("update_tenant", "umbra", lambda: registry.update_tenant("umbra", TenantQuotas(max_adapters=2), actor="ann")),
         ("create_key", "abcd1234", lambda: registry.create_key("umbra", **key, actor="bob")),
         ("revoke_key", "abcd1234", lambda: registry.revoke_key("abcd1234", actor="ann")),
         ("purge", "sst2", lambda: registry.purge(timedelta(seconds=-1), actor="bob")),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import (
     AdapterUnknown,
@@ -14,7 +15,7 @@ from peltier_store.registry.errors import (
     VersionUnknown,
 )
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Pin, Quotas, VersionRecord
+from peltier_store.registry.records import Pin, VersionRecord
 from peltier_store.registry.tables import VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import update
@@ -261,7 +262,7 @@ async def test_the_last_report_of_the_same_bytes_is_kept(registry: Registry) -> 
 async def test_a_report_counts_for_the_quota(registry: Registry) -> None:
     """In bytes of UTF-8, and as the difference to the report that it replaces; a refused one changes nothing."""
     size = len(REPORT.encode())
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=1 + size), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_stored_bytes=1 + size), actor="operator")
     await publish(registry, b"1", report=REPORT)
     assert (await registry.usage("acme")).stored_bytes == 1 + size
     with pytest.raises(QuotaReached, match=r"so 1 more do not fit"):

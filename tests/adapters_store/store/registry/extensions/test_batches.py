@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import BatchUnknown, FileUnknown, LeaseLost, QuotaReached, RegistryConflict
 from peltier_store.registry.extensions import batches, queue
 from peltier_store.registry.extensions.queue import create_holder_name
 from peltier_store.registry.extensions.queue_records import BatchDraft, BatchPart, NewFile, StoredBatch
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.registry.conftest import add_file
 
@@ -109,7 +109,7 @@ async def test_a_tenants_batches_and_bytes_are_bounded(registry: Registry, monke
         await create(registry)
     await registry.batches.begin((await claimed(registry)).id, "r1", num_lines=2)
     used = (await registry.usage("acme")).stored_bytes
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=used + 40), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_stored_bytes=used + 40), actor="operator")
     await registry.batches.release((await claimed(registry)).id, "r1")
     await claimed(registry)
     await add_part(registry, batch, 0, 1, 0)

@@ -4,12 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import BlobBusy, FileUnknown, QuotaReached, RegistryConflict, TenantUnknown
 from peltier_store.registry.extensions import files
 from peltier_store.registry.extensions.queue_records import TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Quotas
 
 from tests.adapters_store.store.registry.conftest import add_file, add_training
 
@@ -76,7 +76,7 @@ async def test_examples_without_their_training_are_purged(registry: Registry, mo
 
 
 async def test_bytes_of_files_count_for_the_quota(registry: Registry) -> None:
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=10), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_stored_bytes=10), actor="operator")
     file = await add_file(registry, b"12345678")
     assert (await registry.usage("acme")).stored_bytes == 8
     with pytest.raises(QuotaReached):

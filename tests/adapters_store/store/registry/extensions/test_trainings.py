@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import (
     FileUnknown,
@@ -30,7 +31,7 @@ from peltier_store.registry.extensions.queue_records import (
 )
 from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.extensions.training_holder import TrainingHold
-from peltier_store.registry.records import Quotas, Reservation
+from peltier_store.registry.records import Reservation
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import select, update
 
@@ -129,7 +130,7 @@ async def test_a_training_reads_its_tenants_files_only(registry: Registry) -> No
 async def test_quotas_bound_trainings(registry: Registry) -> None:
     """How many have not ended, how many examples one has, and the minutes of a day."""
     await registry.update_tenant(
-        "acme", Quotas(max_trainings=1, max_training_rows=5, max_training_minutes_per_day=2.0), actor="operator"
+        "acme", TenantQuotas(max_trainings=1, max_training_rows=5, max_training_minutes_per_day=2.0), actor="operator"
     )
     large = await add_file(registry, num_rows=6)
     with pytest.raises(
@@ -150,9 +151,9 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
         await add_training(registry)
     with pytest.raises(QuotaReached, match=r"^tenant 'acme' has trained 3\.0 minutes in the last 24 hours"):
         await registry.trainings.resume("acme", first.id, actor="ann")
-    await registry.update_tenant("acme", Quotas(), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(), actor="operator")
     await registry.trainings.resume("acme", first.id, actor="ann")
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     assert await registry.trainings.count_work() == (0, 0)
     assert await registry.trainings.claim("w1") is None
 
@@ -163,7 +164,7 @@ async def test_a_failed_training_of_too_many_rows_does_not_resume(registry: Regi
     training = await registry.trainings.create("acme", TrainingDraft("sst2", {}, file.id), actor="ann")
     await claimed(registry)
     await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test")
-    await registry.update_tenant("acme", Quotas(max_training_rows=5), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_rows=5), actor="operator")
     with pytest.raises(
         TrainingTooLarge, match=r"^the training has 6 examples, and a training of tenant 'acme' may have 5$"
     ):
@@ -174,7 +175,7 @@ async def test_a_failed_training_of_too_many_rows_does_not_resume(registry: Regi
 async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: Registry) -> None:
     """Its worker learns it with its next report, and no worker gets the training before there are minutes again. The
     attempt does not count, and neither does a repeated report."""
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
     assert await registry.trainings.renew(training.id, "w1", seconds=119.0) is None
@@ -189,7 +190,7 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
     last = (await registry.trainings.events("acme", training.id))[-1]
     assert last.message == f"The training is queued again: {found.reason}."
     assert await registry.trainings.claim("w1") is None
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=3.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=3.0), actor="operator")
     assert (await registry.trainings.pause("acme", training.id, actor="ann")).reason is None
     await registry.trainings.resume("acme", training.id, actor="ann")
     again = await claimed(registry)
@@ -198,7 +199,7 @@ async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: R
 
 async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry) -> None:
     """A training that its owner pauses or cancels does not go on by itself."""
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
     await registry.trainings.pause("acme", training.id, actor="ann")
@@ -210,7 +211,7 @@ async def test_the_wish_of_the_owner_comes_before_the_minutes(registry: Registry
 async def test_minutes_count_from_when_they_were_spent(registry: Registry) -> None:
     """A training that runs for days does not count only on its first; a whole day of minutes is free again after 24 to
     25 hours."""
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     training = await add_training(registry)
     await claimed(registry)
     spent_at = []
@@ -231,7 +232,7 @@ def _spend_earlier(writing: WriteTransaction, hours: int) -> None:
 
 async def test_a_deleted_training_gives_no_minutes_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of the quota nor in the tenant's turn, until they are a day old and purged."""
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     for tenant, seconds in (("acme", 119.0), ("zenith", 60.0)):
         training = await add_training(registry, tenant=tenant)
         await claimed(registry)
@@ -340,7 +341,7 @@ async def test_what_a_worker_stores_counts_for_the_quota_of_bytes(registry: Regi
     not stored, and the worker keeps the training."""
     training = await add_training(registry)
     stored = len(b"{}\n") + training.request_bytes
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=stored + 10), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_stored_bytes=stored + 10), actor="operator")
     await claimed(registry)
     for data in (b"first", b"second"):
         await registry.trainings.renew(
@@ -538,7 +539,7 @@ async def test_a_failed_training_resumes_from_its_checkpoint(registry: Registry)
 
 async def test_a_failed_training_resumes_only_where_a_new_one_has_room(registry: Registry) -> None:
     """Failed trainings cannot be queued beyond the quota; a paused one has its place already."""
-    await registry.update_tenant("acme", Quotas(max_trainings=1), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_trainings=1), actor="operator")
     trainings = []
     for _ in range(2):
         trainings.append(await add_training(registry))
@@ -559,10 +560,10 @@ async def test_an_adapter_is_published_again_without_minutes(registry: Registry)
     await registry.trainings.claim_publishing("r1")
     await registry.trainings.renew(training.id, "r1", seconds=180.0)
     await registry.trainings.refuse(TrainingHold(training.id, "r1"), "of a test")
-    await registry.update_tenant("acme", Quotas(max_trainings=0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_trainings=0), actor="operator")
     with pytest.raises(QuotaReached):
         await registry.trainings.resume("acme", training.id, actor="ann")
-    await registry.update_tenant("acme", Quotas(max_training_minutes_per_day=2.0), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_training_minutes_per_day=2.0), actor="operator")
     assert (await registry.trainings.resume("acme", training.id, actor="ann")).state == "publishing"
 
 
@@ -594,7 +595,7 @@ async def test_the_request_of_a_training_counts_for_the_quota_of_bytes(registry:
     file = await add_file(registry)
     request = {"labels": ["\u00e9" * 100]}
     draft, size_bytes = TrainingDraft("sst2", request, file.id), len(json.dumps(request))
-    await registry.update_tenant("acme", Quotas(max_stored_bytes=file.size_bytes + size_bytes), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_stored_bytes=file.size_bytes + size_bytes), actor="operator")
     training = await registry.trainings.create("acme", draft, actor="ann")
     assert (training.request_bytes, (await registry.usage("acme")).stored_bytes) == (size_bytes, 3 + size_bytes)
     with pytest.raises(QuotaReached, match=f"so {size_bytes} more do not fit") as caught:
@@ -608,7 +609,7 @@ async def test_unfinished_trainings_are_bounded_without_a_quota(registry, monkey
     await add_training(registry)
     with pytest.raises(TrainingWaits, match=r"^tenant 'acme' has 1 trainings that have not ended and may have 1; wait"):
         await add_training(registry)
-    await registry.update_tenant("acme", Quotas(max_trainings=2), actor="operator")
+    await registry.update_tenant("acme", TenantQuotas(max_trainings=2), actor="operator")
     await add_training(registry)
 
 
