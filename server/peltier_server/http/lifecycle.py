@@ -1,9 +1,6 @@
-"""The state of the process, the number of open requests that it still has to answer, and its last phase, the drain."""
+"""The state of the process, and the number of open requests that it still has to answer."""
 
 import asyncio
-import logging
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from peltier_client.errors import Draining, NotReady
@@ -12,8 +9,6 @@ from peltier_server import retry_hints
 
 if TYPE_CHECKING:
     from peltier_server.service import Service
-
-logger = logging.getLogger(__name__)
 
 
 class Lifecycle:
@@ -30,7 +25,7 @@ class Lifecycle:
         self._service: Service | None = None
         self._settled = asyncio.Event()
         self.num_refused = 0  # requests that arrived after the drain began; probes do not count
-        self._num_arrived = 0
+        self.num_open = 0  # requests that arrived before the drain and have not been answered yet
 
     @property
     def ready(self) -> bool:
@@ -41,11 +36,6 @@ class Lifecycle:
     def idle(self) -> bool:
         """Whether every request that arrived before the drain has been answered."""
         return self.num_open == 0
-
-    @property
-    def num_open(self) -> int:
-        """The number of requests that arrived before the drain and have not been answered yet."""
-        return self._num_arrived
 
     def start(self, service: "Service") -> None:
         """Accepts requests from now on, and answers them with `service`."""
@@ -114,47 +104,9 @@ class Lifecycle:
         """
         if self.draining:
             return False
-        self._num_arrived += 1
+        self.num_open += 1
         return True
 
     def end_request(self, *, admitted: bool) -> None:
         """Notes the end of the answer to a request, for which `begin_request` has returned `admitted`."""
-        self._num_arrived -= admitted
-
-
-@dataclass(frozen=True)
-class Drain:
-    """One drain, and its records in the log; `deadline` is in seconds of `time.monotonic`."""
-
-    lifecycle: Lifecycle
-    began_at: float
-    deadline: float
-    num_open: int
-
-    @classmethod
-    def begin(cls, lifecycle: Lifecycle, seconds: float) -> "Drain":
-        """Begins a drain: the server refuses new requests, and has `seconds` to answer the requests that have
-        arrived.
-        """
-        lifecycle.drain()
-        now = time.monotonic()
-        logger.info("drain begun", extra={"fields": {"open": lifecycle.num_open, "seconds": seconds}})
-        return cls(lifecycle, now, now + seconds, lifecycle.num_open)
-
-    @property
-    def seconds_left(self) -> float:
-        """The seconds until the deadline; negative after it."""
-        return self.deadline - time.monotonic()
-
-    def log_end(self) -> None:
-        """Logs how many requests were answered, how many were cut off, and how many were refused. The last two were
-        answered 503.
-        """
-        cut_off = self.lifecycle.num_open
-        fields = {
-            "answered": self.num_open - cut_off,
-            "cut_off": cut_off,
-            "refused": self.lifecycle.num_refused,
-            "seconds": round(time.monotonic() - self.began_at, 3),
-        }
-        logger.log(logging.WARNING if cut_off else logging.INFO, "drain ended", extra={"fields": fields})
+        self.num_open -= admitted

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from peltier_backbone.machine.heap import keep_freed_memory
 
 from peltier_server.http.connection import MAX_SURPLUS, connection_class
-from peltier_server.http.lifecycle import Drain, Lifecycle
+from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.listener import Listener, listen, url_of
 from peltier_server.settings import ComputeSettings, CoreSettings, DrainSettings, LimitSettings
 
@@ -65,7 +65,8 @@ class DrainingServer(uvicorn.Server):
         self._announced = False
         self._signals: list[int] = []
         self._drain_at = math.inf
-        self._drain: Drain | None = None
+        self._drain_began_at: float | None = None
+        self._num_open = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to leave. `log_signals` logs this later, as the signal may have interrupted a write to the log."""
@@ -131,15 +132,31 @@ class DrainingServer(uvicorn.Server):
             logger.info("signal received", extra={"fields": {"signal": name}})
 
     def _end_when_drained(self) -> None:
-        if self._drain is None:
-            self._drain = Drain.begin(self._lifecycle, self._settings.drain_seconds)
-        seconds_left = self._drain.seconds_left
-        if self._lifecycle.idle or seconds_left <= 0:
-            self._drain.log_end()
+        lifecycle, now, seconds = self._lifecycle, time.monotonic(), self._settings.drain_seconds
+        if self._drain_began_at is None:
+            lifecycle.drain()
+            self._drain_began_at, self._num_open = now, lifecycle.num_open
+            logger.info("drain begun", extra={"fields": {"open": self._num_open, "seconds": seconds}})
+        seconds_left = self._drain_began_at + seconds - now
+        if lifecycle.idle or seconds_left <= 0:
+            self._log_drain(now - self._drain_began_at)
             # Connections that still send their last answer get the remaining time. The server then cancels the requests
             # that still run.
             self.config.timeout_graceful_shutdown = max(0, int(seconds_left))
             self.should_exit = True
+
+    def _log_drain(self, seconds: float) -> None:
+        """Logs how many requests were answered, how many were cut off, and how many were refused. The last two were
+        answered 503.
+        """
+        cut_off = self._lifecycle.num_open
+        fields = {
+            "answered": self._num_open - cut_off,
+            "cut_off": cut_off,
+            "refused": self._lifecycle.num_refused,
+            "seconds": round(seconds, 3),
+        }
+        logger.log(logging.WARNING if cut_off else logging.INFO, "drain ended", extra={"fields": fields})
 
 
 def run(app: FastAPI, settings: CoreSettings) -> None:
