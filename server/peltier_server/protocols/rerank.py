@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastapi import Request, Response
 from peltier_client.errors import InvalidInput, PeltierError
@@ -47,22 +47,7 @@ class TextRank(ResponseModel):
     text: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
 
 
-class RankedDocuments(NamedTuple):
-    """The `prediction` of a score for each document, and each document's index and score, best first."""
-
-    prediction: Prediction
-    ranked: Sequence[tuple[int, float]]
-
-
-class Asked(NamedTuple):
-    """What a request asks for: `documents` in the order of their relevance for a `query`."""
-
-    query: str
-    documents: Sequence[str]
-    parameters: Parameters
-
-
-def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
+def _check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
     """Raises `InvalidInput` if documents are to have fewer tokens than the task reads."""
     task = target.entry.task
     if max_tokens is not None and max_tokens < task.max_length:
@@ -73,16 +58,18 @@ def check_document_length(target: ResolvedTask, max_tokens: int | None) -> None:
         )
 
 
-async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> RankedDocuments:
-    """Rank documents by relevance: by the head of a ranking task, or by the vectors of a multi-vector-embedding task.
-    Documents with equal scores keep their order. Raises `InvalidInput` if `target` is another task."""
+async def _rank(
+    predictor: Predictor, target: ResolvedTask, query: str, documents: Sequence[str], parameters: Parameters
+) -> tuple[Prediction, list[tuple[int, float]]]:
+    """The score of each document for the query, and each document's index and score, best first: by the head of a
+    ranking task, or by the vectors of a multi-vector-embedding task. Documents with equal scores keep their order.
+    Raises `InvalidInput` if `target` is another task."""
     task = target.entry.task
     if task.type not in ("ranking", "multi-vector-embedding"):
         name = str(target.reference)
         raise InvalidInput(
             f"task {name!r} is of type {task.type}; only ranking and multi-vector-embedding tasks rank documents"
         )
-    query, documents, parameters = asked
     predictor.check_count(len(documents), "documents")
     budget = predictor.open_answer(target.context)
     try:
@@ -94,7 +81,7 @@ async def rank(predictor: Predictor, target: ResolvedTask, asked: Asked) -> Rank
     except PeltierError as error:
         raise _of_documents(error, len(documents)) from error
     scores = [found["score"] for found in prediction.fields]
-    return RankedDocuments(prediction, sorted(enumerate(scores), key=lambda pair: -pair[1]))
+    return prediction, sorted(enumerate(scores), key=lambda pair: -pair[1])
 
 
 def _of_documents(error: PeltierError, num_documents: int) -> PeltierError:
@@ -111,9 +98,9 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     """Sort documents by their relevance for a query: `model` is a task of the type ranking or
     multi-vector-embedding."""
     texts, target = body.texts, resolve(request, body.model)
-    check_document_length(target, body.max_tokens_per_doc)
-    asked = Asked(body.query, texts, Parameters(truncate=body.truncates))
-    prediction, ranked = await cancel_on_disconnect(request, rank(accept(request).predictor, target, asked))
+    _check_document_length(target, body.max_tokens_per_doc)
+    work = _rank(accept(request).predictor, target, body.query, texts, Parameters(truncate=body.truncates))
+    prediction, ranked = await cancel_on_disconnect(request, work)
     results = []
     for index, score in ranked[: body.top_n]:
         document = RankedText(text=texts[index]) if body.return_documents else None
@@ -129,8 +116,8 @@ async def rerank_texts(body: TextRerankRequest, request: Request) -> Response:
     """Sort texts by their relevance for a query, in the shape of text-embeddings-inference."""
     target = resolve(request, body.adapter_id)
     parameters = Parameters(truncate=body.truncate is not False, raw_scores=body.raw_scores)
-    asked = Asked(body.query, body.texts, parameters)
-    prediction, ranked = await cancel_on_disconnect(request, rank(accept(request).predictor, target, asked))
+    work = _rank(accept(request).predictor, target, body.query, body.texts, parameters)
+    prediction, ranked = await cancel_on_disconnect(request, work)
     ranks = [
         TextRank(index=index, score=score, text=body.texts[index] if body.return_text else None)
         for index, score in ranked

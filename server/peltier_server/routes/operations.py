@@ -21,19 +21,9 @@ from peltier_server.settings import CoreSettings
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
-    "max_batch_tokens",
-    "max_batch_rows",
-    "max_queue_tokens",
-    "max_decode_rows",
-    "max_new_tokens",
-    "max_inputs",
-    "max_body_bytes",
-    "max_answer_bytes",
-    "default_top_k",
-    "max_artifact_bytes",
-    "device_bytes",
-    "host_bytes",
-)
+    "max_batch_tokens", "max_batch_rows", "max_queue_tokens", "max_decode_rows", "max_new_tokens", "max_inputs",
+    "max_body_bytes", "max_answer_bytes", "default_top_k", "max_artifact_bytes", "device_bytes", "host_bytes",
+)  # fmt: skip
 
 router = scoped_router("predict", "operations")
 # The metrics name every tenant and the adapters in use.
