@@ -20,7 +20,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.evaluate.adapters import evaluate
 from peltier_training.fit.trainer import AdapterTrainer
 from peltier_training.report.merging import Merging
-from peltier_training.service.observer import CheckpointTimes
+from peltier_training.service.callbacks import CheckpointTimes
 from peltier_training.train import finish, learn, train
 from safetensors.torch import load_file
 from transformers import TrainerControl, TrainerState

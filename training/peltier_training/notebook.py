@@ -32,8 +32,8 @@ from peltier_training.evaluate.adapters import evaluate
 from peltier_training.evaluate.answering import answer_all
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
-from peltier_training.service.budget import Deadline, prepare_request
-from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining
+from peltier_training.service.callbacks import Deadline
+from peltier_training.service.request import DEFAULT_SHARE, Machine, RequestedTraining, prepare_request
 from peltier_training.train import finish, learn
 
 

@@ -16,8 +16,8 @@ from peltier_store.blobs.blobs import Blobs, digest_of
 from peltier_store.location import StoreLocation, require_own
 from peltier_store.registry.extensions.queue_records import StoredTraining, TrainingDraft
 from peltier_store.registry.extensions.registry import Registry
+from peltier_training.service.child import Completed, Message, Refused, TrainingJob
 from peltier_training.service.job import train_job
-from peltier_training.service.messages import Completed, Message, Refused, TrainingJob
 from peltier_training.service.request import Machine
 
 TENANT = "default"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from peltier_training.service import job as module
-from peltier_training.service.messages import Completed, Message, Refused, Saved, TrainingJob
+from peltier_training.service.child import Completed, Message, Refused, Saved, TrainingJob
 
 # A file in the directory of a job, which lets it go on to the next wait.
 GO = "go"

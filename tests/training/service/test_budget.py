@@ -12,7 +12,7 @@ from peltier_backbone.linear.linear import PlainLinear
 from peltier_training.config.preparation import prepare
 from peltier_training.config.run import Run
 from peltier_training.fit.schedule import budget_entry, find_budget_decay, is_over, rate_factor
-from peltier_training.service.budget import Deadline
+from peltier_training.service.callbacks import Deadline
 from peltier_training.service.request import Budget
 from peltier_training.train import finish, learn
 from safetensors.numpy import load_file

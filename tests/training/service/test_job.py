@@ -15,9 +15,8 @@ from peltier_adapters.golden.golden import check_golden
 from peltier_backbone.backbone import Backbone
 from peltier_training.report.report import Report
 from peltier_training.service import job
-from peltier_training.service.budget import Deadline
-from peltier_training.service.messages import ARCHIVE, ASKED, Checked, Completed, Evaluating, Progressed, Refused, Saved
-from peltier_training.service.observer import Observer
+from peltier_training.service.callbacks import Deadline, Observer
+from peltier_training.service.child import ARCHIVE, ASKED, Checked, Completed, Evaluating, Progressed, Refused, Saved
 
 from tests.training.service.conftest import Desk, jsonl, praise, request
 

@@ -10,7 +10,7 @@ import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation, require_own
 from peltier_store.registry.extensions.registry import Registry
-from peltier_training.service.messages import ARCHIVE, Completed
+from peltier_training.service.child import ARCHIVE, Completed
 from peltier_training.service.request import Machine
 
 from tests.support.postgres_server import PostgresServer

@@ -14,8 +14,8 @@ from peltier_store.registry.errors import LeaseLost, QuotaReached, RegistryError
 from peltier_store.registry.extensions import training_holder
 from peltier_store.registry.extensions.queue_records import StoredTraining
 from peltier_store.registry.extensions.trainings import TrainingRegistry
+from peltier_training.service.child import ASKED, Evaluating, Saved
 from peltier_training.service.lease import Intervals, TrainingLease, WorkerContext
-from peltier_training.service.messages import ASKED, Evaluating, Saved
 
 from tests.training.service.conftest import TENANT, Queue, jsonl, praise, request
 from tests.training.service.test_worker import until

@@ -9,8 +9,8 @@ import torch
 from peltier_training.fit import preflight
 from peltier_training.service import memory_check as bounds
 from peltier_training.service import request as requests
+from peltier_training.service.child import Checked, Progressed, Refused
 from peltier_training.service.memory_check import pass_bytes
-from peltier_training.service.messages import Checked, Progressed, Refused
 
 from tests.training.service.conftest import Desk, jsonl, praise, request
 

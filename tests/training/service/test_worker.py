@@ -27,9 +27,9 @@ from peltier_store.registry.extensions.training_holder import claim, take_back
 from peltier_store.registry.transactions import WriteTransaction
 from peltier_training.executor.executor import Died
 from peltier_training.service import child, examples, worker
+from peltier_training.service.child import Message, TrainingJob
 from peltier_training.service.job import train_job
 from peltier_training.service.lease import Intervals, WorkerContext
-from peltier_training.service.messages import Message, TrainingJob
 from peltier_training.service.request import Machine
 from peltier_training.service.worker import TrainingWorker, open_scratch
 from sqlalchemy import update

@@ -13,7 +13,7 @@ al. 2024).
 Patience waits for a better metric. While a metric has never been above 0, as the F1 of rare entities for hundreds of
 steps, it waits for a lower loss instead.
 
-A budget in minutes ends a run of either kind earlier. Once three quarters of it are used, `service.budget.Deadline`
+A budget in minutes ends a run of either kind earlier. Once three quarters of it are used, `service.callbacks.Deadline`
 puts an entry into the log, with the last step that fits into the rest at the speed until then. From that step on the
 rate falls linearly to 0.
 

@@ -17,10 +17,8 @@ from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import write_output_to
 from peltier_training.fit.preflight import Preflight
 from peltier_training.report.page import report_paths
-from peltier_training.service.budget import Deadline, prepare_request
-from peltier_training.service.examples import check_lines, write_columns
-from peltier_training.service.memory_check import check_memory
-from peltier_training.service.messages import (
+from peltier_training.service.callbacks import CheckpointTimes, Deadline, Observer, unpack
+from peltier_training.service.child import (
     ARCHIVE,
     ASKED,
     Checked,
@@ -30,8 +28,9 @@ from peltier_training.service.messages import (
     Refused,
     TrainingJob,
 )
-from peltier_training.service.observer import CheckpointTimes, Observer, unpack
-from peltier_training.service.request import CHECKPOINTS, RequestedTraining
+from peltier_training.service.examples import check_lines, write_columns
+from peltier_training.service.memory_check import check_memory
+from peltier_training.service.request import CHECKPOINTS, RequestedTraining, prepare_request
 from peltier_training.train import finish, learn
 
 _LOG = "log.txt"

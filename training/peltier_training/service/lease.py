@@ -24,7 +24,7 @@ from peltier_store.registry.extensions.registry import Registry
 from peltier_store.registry.records import Reservation
 
 from peltier_training.data.findings import describe, storable
-from peltier_training.service.messages import ASKED, Checked, Evaluating, Message, Progressed, Saved
+from peltier_training.service.child import ASKED, Checked, Evaluating, Message, Progressed, Saved
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

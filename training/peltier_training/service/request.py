@@ -1,5 +1,6 @@
-"""From the request of a training to a run. Imports no torch."""
+"""From the request of a training to its run within a budget. Imports no torch."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from difflib import get_close_matches
@@ -15,12 +16,13 @@ from peltier_backbone.checkpoint.config import BackboneConfig, load_config
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic import Field as Bounds
 
-from peltier_training.config.preparation import default_rate
+from peltier_training.config.preparation import Prepared, default_rate, fill_in, prepare
 from peltier_training.config.recipe import GivenValue, ResolvedChoice
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.config.task_options import LABEL_TARGETS, EmbeddingOptions, TextOptions
 from peltier_training.data.data import LABEL_COLUMN, Data
 from peltier_training.errors import TrainingError, shown
+from peltier_training.service.examples import split_file
 from peltier_training.service.memory_check import pass_bytes
 
 DEFAULT_SHARE = 0.2
@@ -233,3 +235,39 @@ def _create(kind: type[T], values: Mapping[str, Any]) -> T:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
         raise TrainingError(sentences(error)[0]) from None
+
+
+def prepare_request(
+    request: RequestedTraining, train: Path, validation: Path | None, machine: Machine, *, resume: bool = False
+) -> Prepared:
+    """The run of a request with its files in the current directory; without `validation` a share of the others
+    validates. Raises a `TrainingError` or an `AdapterError`, about the request before any row is read."""
+    data = request.data(train, validation or train)
+    run = create_run(request, data, machine, resume=resume)
+    run.check()
+    if validation is None:
+        data = split_file(data, request.task_type, request.validation_share, request.seed)
+        run = replace(run, data=data)
+    return within_steps(run, prepare(run), request.budget.steps)
+
+
+def within_steps(asked: Run, prepared: Prepared, steps: int | None) -> Prepared:
+    """The run whose schedule ends at step `steps`, if it would be longer: the learning rate falls until then.
+
+    `asked` is the run before its defaults were filled in."""
+    run, rows = prepared.run, len(prepared.data.train.examples)
+    per_epoch = math.ceil(rows / run.batch_size)
+    if steps is None or steps >= run.epochs * per_epoch:
+        return prepared
+    filled = run.hyperparameters
+    numbers = replace(
+        asked.hyperparameters,
+        metric=filled.metric,
+        batch_size=filled.batch_size,
+        epochs=math.ceil(steps / per_epoch),
+        max_steps=steps,
+        eval_rows=filled.eval_rows,
+        validation_interval=filled.validation_interval,
+    )
+    config = load_config(find_checkpoint(run.backbone))
+    return replace(prepared, run=fill_in(replace(run, hyperparameters=numbers), config, rows))

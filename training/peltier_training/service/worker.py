@@ -15,10 +15,9 @@ from peltier_store.registry.extensions.queue_records import StoredFile, StoredTr
 
 from peltier_training.errors import TrainingError
 from peltier_training.executor.executor import Died
-from peltier_training.service.child import Children
+from peltier_training.service.child import ARCHIVE, Children, Completed, Refused, Saved, TrainingJob
 from peltier_training.service.examples import check_size, write_file
 from peltier_training.service.lease import TrainingLease, WorkerContext
-from peltier_training.service.messages import ARCHIVE, Completed, Refused, Saved, TrainingJob
 from peltier_training.service.request import Machine
 
 logger = logging.getLogger(__name__)

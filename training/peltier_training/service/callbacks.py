@@ -1,5 +1,5 @@
-"""The Trainer callbacks that report the progress and the checkpoints of a training. A checkpoint is one archive, by
-which another worker goes on."""
+"""The Trainer callbacks that end a training at its budget, and report its progress and its checkpoints. A checkpoint is
+one archive, by which another worker goes on."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import re
 import tarfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from peltier_training.config.run import Run
 from peltier_training.errors import TrainingError
 from peltier_training.fit.checkpoint import newest_checkpoint
-from peltier_training.fit.schedule import find_best, find_decay
-from peltier_training.service.budget import Deadline
-from peltier_training.service.messages import Progressed, Saved
+from peltier_training.fit.schedule import DECAY_SHARE, budget_entry, find_best, find_budget_decay, find_decay
+from peltier_training.fit.trainer import History
+from peltier_training.service.child import Progressed, Saved
+from peltier_training.service.request import Budget
 
 MAX_BYTES = 4 * 2**30
 _SECONDS_BETWEEN_REPORTS = 1.0
@@ -68,6 +70,58 @@ def _check(members: list[tarfile.TarInfo]) -> None:
         raise TrainingError(f"the checkpoint has {total:,} bytes; at most {MAX_BYTES:,} are read")
     if len({member.name for member in members}) != len(members):
         raise TrainingError("the checkpoint has a file twice")
+
+
+class Deadline(TrainerCallback):
+    """Stops a training at its budget. The rest of the epoch is left out, and what was learned until then is validated.
+    Within a budget in minutes it starts the decay of the learning rate (`fit.schedule`).
+
+    `spent` is the time of earlier attempts in seconds."""
+
+    def __init__(self, run: Run, budget: Budget, spent: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._budget, self._clock = run, budget, clock
+        self._start = clock() - spent
+        self._first_step, self._begun = 0, self._start
+        self._is_reached = False
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the budget is used up."""
+        return max(self._seconds - (self._clock() - self._start), 0.0)
+
+    @property
+    def _seconds(self) -> float:
+        return math.inf if self._budget.minutes is None else 60 * self._budget.minutes
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._first_step, self._begun = state.global_step, self._clock()
+        self._is_reached = self._is_over(state)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if 0 < self.seconds_left <= (1 - DECAY_SHARE) * self._seconds < math.inf:
+            self._start_decay(state)
+        if self._is_over(state):
+            self._is_reached = control.should_training_stop = True
+
+    def _start_decay(self, state: TrainerState) -> None:
+        """Have the rate fall from this step on, if it would not be 0 before the budget is used up."""
+        step, begun = state.global_step, self._begun
+        steps_left = int(self.seconds_left * (step - self._first_step) / max(self._clock() - begun, 1e-9))
+        end = step + max(steps_left, 1)
+        if find_decay(self._run, state.log_history) is None and end < state.max_steps:
+            state.log_history.append(budget_entry(step, state.epoch or 0.0, end))
+
+    def _is_over(self, state: TrainerState) -> bool:
+        steps, decay = self._budget.steps, find_budget_decay(state.log_history)
+        last = min(math.inf if steps is None else steps, math.inf if decay is None else decay.end)
+        return self.seconds_left <= 0 or state.global_step >= last
+
+    def explain(self, history: History) -> History:
+        """The history with the budget as the reason for its end, if it was."""
+        if not self._is_reached:
+            return history
+        used = f"{self._budget.steps} steps" if self._budget.minutes is None else f"{self._budget.minutes:g} minutes"
+        return replace(history, ending=f"the budget of {used} is used up", has_converged=False)
 
 
 class Observer(TrainerCallback):

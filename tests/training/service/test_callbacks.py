@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from peltier_training.errors import TrainingError
-from peltier_training.service import observer
-from peltier_training.service.observer import CheckpointTimes, pack, unpack
+from peltier_training.service import callbacks
+from peltier_training.service.callbacks import CheckpointTimes, pack, unpack
 from transformers import TrainerControl, TrainerState
 
 
@@ -123,6 +123,6 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         unpack(data.getvalue(), tmp_path)
     with pytest.raises(TrainingError, match=r"^the checkpoint cannot be read: "):
         unpack(b"no archive" * 100, tmp_path)
-    monkeypatch.setattr(observer, "MAX_BYTES", 10)
+    monkeypatch.setattr(callbacks, "MAX_BYTES", 10)
     with pytest.raises(TrainingError, match=r"^the checkpoint has 11 bytes; at most 10 are read$"):
         unpack(archive(**{"checkpoint-1/a": b"x" * 11}), tmp_path)
