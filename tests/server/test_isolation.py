@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -409,19 +408,6 @@ async def test_existing_takes_as_many_steps_as_missing(street: Street, monkeypat
         calls.setdefault(name, []).append(await num_calls(asked))
     private, missing = (min(counts) for counts in calls.values())
     assert abs(private - missing) < 10
-
-
-@pytest.mark.slow  # the count of calls above stays
-async def test_existing_takes_as_long_as_missing(street: Street) -> None:
-    times: dict[str, list[float]] = {PRIVATE: [], MISSING: []}
-    for _ in range(60):
-        for name, taken in times.items():
-            started = time.process_time()
-            await street.ask("b", "POST", f"/v1/tasks/{{a}}:{name}/predict", {"inputs": "good"})
-            taken.append(time.process_time() - started)
-            await asyncio.sleep(0)
-    private, missing = (min(taken) for taken in times.values())
-    assert abs(private - missing) < 0.5 * max(private, missing)
 
 
 async def test_rows_of_one_text_share_blocks_within_the_callers_tenant(street, bert, make_artifact, monkeypatch):

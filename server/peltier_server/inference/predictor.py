@@ -4,8 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -197,9 +197,7 @@ class Predictor:
         """The answer of another version to an answered request. It counts for no quota, and every other row of the
         tenant goes first."""
         parameters = request.parameters.model_copy(update={"priority": -MAX_PRIORITY, "timeout_ms": None})
-        copy = self._uncharged(entry, request, request.inputs, parameters)
-        async with self._counted(entry, request):
-            return await self._predict(entry, copy)
+        return await self._attempt(entry, self._uncharged(entry, request, request.inputs, parameters))
 
     def _uncharged(
         self, entry: Entry, request: PredictionRequest, inputs: Sequence[Input], parameters: Parameters
@@ -246,19 +244,17 @@ class Predictor:
         entry = target.entry
         while True:
             try:
-                async with self._counted(entry, request):
-                    return await self._predict(entry, request)
+                return await self._attempt(entry, request)
             except _Purged:
                 entry = self._catalog.resolve(target.reference, target.context)
 
-    @asynccontextmanager
-    async def _counted(self, entry: Entry, request: PredictionRequest) -> AsyncIterator[None]:
-        """The block is a request for a version that is not in quarantine. An output that is not finite counts against
-        the version only if that for an example is not finite either. Otherwise it is the input's failure: anybody could
-        shut a version for its other callers by inputs of that kind. Raises `load_failure` if it cannot be loaded."""
+    async def _attempt(self, entry: Entry, request: PredictionRequest) -> Prediction:
+        """The answer of a version that is not in quarantine. An output that is not finite counts against the version
+        only if that for an example is not finite either. Otherwise it is the input's failure: anybody could shut a
+        version for its other callers by inputs of that kind. Raises `load_failure` if it cannot be loaded."""
         with self._guards.quarantine.attempt(request.tenant, entry):
             try:
-                yield
+                return await self._predict(entry, request)
             except NotFinite as error:
                 if await self._fails_example(entry, request):
                     raise InferenceFailed(error.message, error.details) from error

@@ -51,13 +51,6 @@ async def test_the_same_bytes_are_the_same_version(running, bert, make_artifact)
     assert (other.json()["name"], other.json()["version"]) == ("b", 1)
 
 
-async def test_uploads_at_the_same_time_get_numbers_of_their_own(running, bert, make_artifact):
-    artifacts = [make_artifact(bert, name="a", seed=seed) for seed in (0, 1, 2, 0)]
-    answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
-    assert sorted(answer.status_code for answer in answers) == [200, 201, 201, 201]
-    assert {answer.json()["version"] for answer in answers} == {1, 2, 3}
-
-
 async def test_golden_examples_of_different_uploads_and_predictions_share_a_batch(serve, bert, make_artifact):
     """Each upload alone would be a small batch, which computes its rows more slowly."""
     async with serve() as running:  # without another tenant, beside whom a batch may be smaller

@@ -112,18 +112,6 @@ async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(re
     assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 2
 
 
-async def test_uploads_on_both_replicas_get_numbers_of_their_own(replicas, bert, make_artifact):
-    """No upload overwrites another, and both replicas show the same list."""
-    artifacts = [make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(6)]
-    answers = await asyncio.gather(*(replicas[n % 2].upload(data) for n, data in enumerate(artifacts)))
-    assert sorted(answer.json()["version"] for answer in answers) == [1, 2, 3, 4, 5, 6]
-    for replica in replicas:
-        await read_again(replica)
-    lists = [(await replica.client.get("/v1/adapters/a/versions")).json() for replica in replicas]
-    assert lists[0] == lists[1]
-    assert len(lists[0]["versions"]) == 6
-
-
 @pytest.mark.postgres
 async def test_replicas_on_postgresql(serve, postgres, bert, make_artifact):
     """See each other as those on one file do; while the database is away all goes on but writing, and then that too."""

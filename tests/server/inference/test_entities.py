@@ -123,13 +123,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [_rounded(one) for one in value]
     return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
-
-
-async def test_inputs_of_other_forms_are_refused(published: Running) -> None:
-    answer = await published.predict("ner", [["a", "b"]])
-    assert answer.json()["error"]["message"].startswith(
-        "the input is a pair of texts [text, pair]; this task takes one"
-    )
-    answer = await published.client.post("/v1/completions", json={"model": "ner", "prompt": TEXT})
-    assert answer.status_code == 400
-    assert "task 'ner' does not generate texts" in answer.json()["error"]["message"]

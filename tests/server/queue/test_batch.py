@@ -42,13 +42,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def shared() -> BatchLimit:
-    """A limit while two tenants are present."""
-    limit = BatchLimit(BOUNDS)
-    limit.saw(["a", "b"])
-    return limit
-
-
 def test_one_tenant_alone_has_whole_batches(clock: Clock):
     limit = BatchLimit(BOUNDS)
     for _ in range(3):
@@ -56,32 +49,15 @@ def test_one_tenant_alone_has_whole_batches(clock: Clock):
     assert limit.cost(SECONDS_PER_TOKEN) == limit.cost(math.inf) == BOUNDS.max_tokens
 
 
-def test_tenants_who_share_have_batches_bounded_in_time(clock: Clock):
-    """As many tokens as are expected to take the bound, with the fixed cost of the batch."""
-    assert shared().cost(SECONDS_PER_TOKEN) == 500
-    assert shared().cost(SECONDS_PER_TOKEN, fixed_cost=25) == 475
-
-
-def test_a_fast_device_keeps_its_whole_batches(clock: Clock):
-    assert shared().cost(1e-6) == BOUNDS.max_tokens
-
-
-def test_a_slow_device_keeps_batches_that_are_worth_it(clock: Clock):
-    """Smaller ones would spend their time on being batches."""
-    assert shared().cost(1.0) == MIN_SHARED_COST
-
-
-def test_the_first_shared_batch_is_small(clock: Clock):
-    assert shared().cost(math.inf) == MIN_SHARED_COST
-
-
-def test_who_has_left_shares_no_more(clock: Clock):
+@pytest.mark.parametrize(
+    ("seconds_per_token", "fixed_cost", "cost"),
+    [(1e-4, 0, 500), (1e-4, 25, 475), (1e-6, 0, BOUNDS.max_tokens), (1.0, 0, MIN_SHARED_COST), (math.inf, 0, 32)],
+)
+def test_tenants_who_share_have_batches_bounded_in_time(seconds_per_token, fixed_cost, cost, clock):
+    """Whole ones on a fast device; on a slow one, and while the time of a token is unknown, those that are worth it."""
     limit = BatchLimit(BOUNDS)
-    for tenant in ("a", "b", "a"):
-        limit.saw([tenant])
-    clock.now += PRESENT_SECONDS + 1
-    limit.saw(["a"])
-    assert limit.cost(SECONDS_PER_TOKEN) == BOUNDS.max_tokens
+    limit.saw(["a", "b"])
+    assert limit.cost(seconds_per_token, fixed_cost) == cost
 
 
 @given(seen=st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 2 * PRESENT_SECONDS)), min_size=1))
