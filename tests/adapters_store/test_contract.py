@@ -137,8 +137,7 @@ OTHER_NATIVE = [pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_NA
 
 
 def _is_pair(first: str, second: str, backbone: str = "t5") -> bool:
-    """On an encoder in each order; T5 puts its rows into the same order, so there every preset is the first of some
-    pairs and the second of others."""
+    """In each order; T5 orders its rows, so there every preset is the first of some pairs and the second of others."""
     if not (_has(backbone, first) and _has(backbone, second)):
         return False
     i, j = (_presets(backbone).index(name) for name in (first, second))
@@ -225,8 +224,7 @@ def _agree(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance:
 
 @pytest.mark.parametrize(("backbone", "first", "second"), PAIRS, indirect=["backbone"])
 def test_a_mixed_batch_equals_each_row_alone(first, second, backbone, zoo):
-    """Any two methods in one batch, with twins, other sizes, other lengths and a row without an adapter beside them,
-    answer as each row does alone."""
+    """Any two methods, with twins, other sizes, other lengths and a row without an adapter beside them."""
     residents = zoo(backbone)
     rows = _rows(
         backbone,
@@ -292,8 +290,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(("name", "level"), NATIVE + OTHER_NATIVE, indirect=["level"])
 def test_batches_change_no_bit(name, zoo, request):
-    """In 8 bits a difference in the last place may grow to a step of an activation, so there is none: three residents
-    of every method and rows without an adapter, in both orders, answer as alone to the last bit."""
+    """In 8 bits a difference in the last place may grow to a step of an activation, so there is none."""
     backbone = _native(name, request)
     rows = _rows(backbone, [None, *zoo(backbone).values(), None])
     expected = _alone(backbone, rows)
@@ -379,8 +376,7 @@ def test_long_neighbours_change_nothing(preset, backbone, zoo):
 
 @pytest.mark.parametrize("backbone", ["bert", "roberta", "xlm_roberta", "modernbert"], indirect=True)
 def test_shifted_positions_stay_a_rows_own(backbone, zoo, make_artifact):
-    """A prefix that counts as positions answers the same beside all other methods as alone, up to its longest text, and
-    not as the same prefix does without them."""
+    """A prefix that counts as positions, up to its longest text; it is not the same prefix without them."""
     artifact = read_artifact(make_artifact(backbone, "prefix"), backbone)
     parts = tuple(
         part.model_copy(update={"shifts_positions": True}) if part.kind == "prefix" else part
@@ -414,8 +410,7 @@ def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callab
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(("name", "level"), NATIVE, indirect=["level"])
 def test_recording_gates_changes_no_bit(name, zoo, request, monkeypatch):
-    """Recorded gates are the same bits in any batch, and answers are those without a record. It takes no more calls of
-    the native layers: one for each half of a T5, and one for each side of a convolution."""
+    """It takes no more native calls: one for each half of a T5, and for each side of a convolution."""
     backbone = _native(name, request)
     gated = [resident for label, resident in zoo(backbone).items() if label.startswith("unipelt")]
     rows = _rows(backbone, [None, *gated, None])
@@ -534,8 +529,7 @@ def test_the_backbone_is_never_changed(backbone: Backbone, zoo: Callable[[Backbo
 
 
 def test_the_real_minilm_serves_all_methods_at_once(minilm: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
-    """On the published checkpoint too, every row of a batch of all presets answers as it does alone, and the backbone
-    stays what it was."""
+    """On the published checkpoint too, and the backbone stays what it was."""
     before = minilm.weights_digest()
     rows = _rows(minilm, [None, *zoo(minilm).values()])
     rows.append(Row(minilm.tokenizer.encode("word " * 300, max_tokens=256), zoo(minilm)["unipelt-apl"]))

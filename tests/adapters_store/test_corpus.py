@@ -130,8 +130,7 @@ class CountingSource(MemorySource):
 
 
 def test_what_was_read_before_is_read_as_strictly(hostile: dict[str, bytes], bert: Backbone):
-    """A load by digest refuses what an upload refuses. It has no room for more than the bytes of the file, and for no
-    longer a header than it may have."""
+    """By digest too, with no room for more bytes than the file's, nor for a longer header than it may have."""
     survivors = []
     for name, data in hostile.items():
         source = CountingSource(data)

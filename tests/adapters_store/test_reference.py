@@ -374,8 +374,7 @@ FORMULAS += cover({"family": ("modernbert",), "kernels": KERNELS, "case": MODERN
     ids=str,
 )
 def test_a_method_is_its_formula(preset, overrides, family, make_artifact):
-    """Logits and gates of the packed forward are those of the padded float64 formulas, to float32 rounding, also for
-    texts longer than ModernBERT's window; and the adapter's body moves them far more than that."""
+    """Logits and gates, to float32 rounding, also beyond ModernBERT's window; the body moves them far more."""
     backbone, directory = family
     data = make_artifact(backbone, preset, overrides=overrides, labels=("a", "b", "c"), proved=False)
     artifact = read_artifact(data, backbone)

@@ -327,8 +327,7 @@ class Family:
         return [row for pair in zip(rows, self.neighbours, strict=True) for row in (Row(pair[0], resident), pair[1])]
 
     def check(self, artifact: Artifact) -> None:
-        """Log-likelihoods and gates of rows in a mixed batch are those of the formulas, to float32 rounding; and the
-        adapter moves them far more than that."""
+        """Rows in a mixed batch are those of the formulas, to float32 rounding; the adapter moves them far more."""
         rows = [encode_input(self.backbone, artifact.manifest.task, text) for text in TEXTS]
         labels = [self.backbone.tokenizer.ids(label) for label in LABELS]
         reference = Reference(self.backbone, self.directory, artifact)
@@ -465,8 +464,7 @@ def test_a_text_is_written_step_by_step(preset: str, family: Family, make_artifa
 
 
 def test_the_reference_is_the_real_backbone(family: Family):
-    """Without an adapter the formulas are transformers' model, over distances beyond the last bucket: the reference
-    itself is checked, not only agreed with."""
+    """Without an adapter the formulas are transformers' model, over distances beyond the last bucket."""
     backbone = family.backbone
     rows = [backbone.tokenizer.encode(text) for text in (*TEXTS[:3], "is a film " * 60)]
     ids, mask = (

@@ -49,10 +49,7 @@ def _refused(data: bytes, backbone: Backbone) -> list[str]:
 
 
 def _survives(data: bytes, valid: bytes, backbone: Backbone) -> None:
-    """Either refused, or read as the very same adapter: never another exception, never other numbers.
-
-    One number is out of the format's sight: LoRA's alpha fits any shape, so golden examples judge it.
-    """
+    """Refused, or read as the same adapter, but for LoRA's alpha, which fits any shape: golden examples judge it."""
     original = read_artifact(valid, backbone)
     try:
         artifact = read_artifact(data, backbone)
@@ -77,8 +74,7 @@ def test_a_truncated_file_is_refused(cut: float, valid: bytes, bert: Backbone):
 @settings(max_examples=2 * settings().max_examples)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_header_never_gives_other_numbers(place: float, bit: int, valid: bytes, bert: Backbone):
-    """The file is refused, or the bit is in a value that nothing computes with, such as a training record or a
-    label."""
+    """The bit may be in a value that nothing computes with, such as a training record or a label."""
     (length,) = struct.unpack("<Q", valid[:8])
     broken = bytearray(valid)
     broken[int(place * (8 + length))] ^= 1 << bit

@@ -125,8 +125,7 @@ def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch:
 
 @pytest.mark.parametrize("num_kept", [0, 3])
 def test_the_last_reference_unmaps_the_memory(num_kept: int, monkeypatch: pytest.MonkeyPatch):
-    """All weights are in mappings of their own, which end with them, whatever stays beside them; only the mappings that
-    may be kept stay, and are counted."""
+    """Only the mappings that may be kept stay, and are counted, whatever stays beside them."""
     mappings, new_mapping = WeakSet[mmap.mmap](), mmap.mmap
 
     def note(*given: int, **options: int) -> mmap.mmap:
@@ -145,8 +144,7 @@ def test_the_last_reference_unmaps_the_memory(num_kept: int, monkeypatch: pytest
 
 
 def test_weights_may_end_while_others_look_for_memory(monkeypatch: pytest.MonkeyPatch):
-    """A collection of garbage may free weights at any place of a thread: also while it compares the sizes of kept
-    memory, and while it counts their bytes."""
+    """Garbage may be collected while sizes of kept memory are compared or counted."""
 
     class Collecting(mmap.mmap):
         def __len__(self) -> int:

@@ -22,8 +22,7 @@ SERVED = choice.choose_backend(CPU, torch.float32)
 @pytest.mark.parametrize("chosen", ["torch", "served"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_heads_together_answer_as_each_alone(family, chosen, make_artifact, request, monkeypatch):
-    """Of several numbers of labels and kinds of pooling, with and without a layer of their own, of every token, without
-    a projection, two rows of one head and rows of none; by torch and by what serves here."""
+    """With and without a layer, of every token, without a projection, two rows of one head, and rows of none."""
     backbone: Backbone = request.getfixturevalue(family)
     if chosen == "torch":
         monkeypatch.setattr(choice, "choose_backend", lambda device, dtype: TORCH)

@@ -97,8 +97,7 @@ def test_shared_blocks_are_computed_once(residents, bert, monkeypatch):
 
 @pytest.mark.parametrize("native", [True, False])
 def test_gates_are_recorded_for_each_row(native: bool, bert: Backbone, residents: dict[str, Resident]):
-    """Rows that share blocks have the gates that they have alone: beside a row of another text, and two rows of one
-    adapter of which only one shares."""
+    """Also beside a row of another text, and for two rows of one adapter of which only one shares."""
     names = ("unipelt-apl/2", "unipelt-apl/1", "unipelt-apl/1", "lora/2", "lora/0")
     rows = _rows(bert, [residents[name] for name in names])
     rows[1] = replace(rows[1], scope=None)

@@ -159,8 +159,7 @@ def _values(*values: float) -> list[RowOutput]:
     indirect=["rounded"],
 )
 def test_each_precision_has_one_tolerance(rounded, with_substitute, without, bert, make_artifact):
-    """For each example, of uploads and of stored versions, in either direction. Without an output on the substitute a
-    coarse one is half as large."""
+    """In either direction; a coarse one is half as large without an output on the substitute."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
     plain = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
     proved = plain.model_copy(update={"substitute_output": (0.0,)})
@@ -177,8 +176,7 @@ def test_each_precision_has_one_tolerance(rounded, with_substitute, without, ber
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["bert", "roberta", "modernbert", "t5", "t5_gated"])
 def test_no_sound_adapter_is_refused(name, dtype, level, request, make_artifact):
-    """Of any preset, of several kinds of tasks, and with two draws of random weights, in any precision and at any level
-    of the processor. It was made in float32 at the best one."""
+    """Of any preset and kind of task, in any precision, at any level; it was made in float32 at the best one."""
     exact: Backbone = request.getfixturevalue(name)
     generates, presets = exact.config.generates, [preset.name for preset in presets_for(exact.config)]
     kinds = (

@@ -153,8 +153,7 @@ def test_every_preset_has_one_copy_on_t5_base(presets: Sequence[str], t5_base: B
 
 @pytest.mark.parametrize("presets", [pytest.param(FOUR, id="four"), *_one_by_one(ON_T5)])
 def test_texts_have_one_copy_a_pass(presets: Sequence[str], t5_base: Backbone):
-    """The pass in which they join, the step that follows and the next one, each with one copy to the device before its
-    first kernel. A step has one copy back, of its tokens."""
+    """The pass in which they join, the next step and the one after it; a step has one copy back, of its tokens."""
     drafts = [create_draft(t5_base, row, Decoding(20)) for row in _rows(t5_base, presets)]
     with torch.inference_mode():
         generator = Generator(t5_base)

@@ -89,8 +89,7 @@ def _save(model, folder, task, lora=(QKV,), saved=(), *, classified=True):
     ],
 )
 def test_a_classifier_answers_as_that_of_transformers(task, pooling, lora, saved, pretrained, make_artifact, tmp_path):
-    """The dense layer and the norm before it are those that the adapter has, else those of the backbone's files. Rows
-    of other heads in the batch change nothing."""
+    """With the dense layer and the norm of the adapter, else of the backbone's files, beside rows of other heads."""
     directory = pretrained(pooling)
     torch.manual_seed(7)
     model = MODELS[task].from_pretrained(directory, num_labels=2 if task == "QUESTION_ANS" else 3)

@@ -81,8 +81,7 @@ def test_tensors_that_do_not_fit_are_refused(tensors, sentence, save_peft, bert)
 
 
 def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft, bert: Backbone) -> None:
-    """Ranks are padded with zeros to the largest, and each map's scale is in its up map; a pooler is merged into the
-    head."""
+    """Ranks are padded with zeros, a scale is in its up map, and a pooler is merged into the head."""
     hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
     layer, pooler = QUERY.removesuffix(".attention.self.query"), "base_model.model.bert.pooler.dense"
     shapes = {f"{layer}.intermediate.dense": (3, hidden, inner), f"{layer}.output.dense": (1, inner, hidden)}
@@ -195,8 +194,7 @@ LAYER = QUERY.removesuffix(".attention.self.query")
 
 
 def test_factors_of_inputs_move_to_where_they_are_the_same(save_peft: SavePeft, bert: Backbone) -> None:
-    """IA3 on its default modules: the input of an attention's output map is that of its values, and the input of the
-    second feed-forward map has a site of its own; other layers keep factors of 1."""
+    """The input of an attention's output map is that of its values; other layers keep factors of 1."""
     hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
     shapes = {
         "attention.self.key": (hidden, 1), "attention.self.value": (hidden, 1),
@@ -291,8 +289,7 @@ def _deberta_lora(module: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("modules", [("value_proj",), ("query_proj", "key_proj", "value_proj")], ids=",".join)
 def test_lora_of_a_deberta_answers_as_there(modules, save_peft, deberta_directory, tmp_path):
-    """With a classifier, as transformers' model with the products in its maps. Queries and keys need maps that
-    distances do not share."""
+    """With a classifier. Queries and keys need maps that distances do not share."""
     torch.manual_seed(3)
     shared = modules == ("value_proj",)
     model = DebertaV2ForSequenceClassification.from_pretrained(

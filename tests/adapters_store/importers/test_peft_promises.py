@@ -66,8 +66,7 @@ def test_a_file_without_one_of_its_tensors_is_refused(case: str, saved: Callable
 
 @pytest.mark.parametrize("case", TARGETED)
 def test_a_file_without_one_of_its_modules_is_refused(case: str, saved: Callable[[str], Saved]) -> None:
-    """All tensors of one module, of one layer, or of a kind of module are missed, except for those of a pooler that
-    embeddings do not read."""
+    """Of one module, one layer, or a kind of module; embeddings do not read a pooler."""
     adapter = saved(case)
     kinds = {re.escape(module.rpartition(".")[2]) for module in adapter.modules}
     missed = {rf"^{re.escape(module)}\." for module in adapter.modules} | {r"\.(layers?|block)\.1\."}
@@ -141,8 +140,7 @@ def test_a_configuration_that_says_other_than_its_file_is_refused(case, settings
 
 
 def test_copies_of_a_head_within_a_wrapper_are_compared(saved: Callable[[str], Saved]) -> None:
-    """With bias "all" PEFT saves the biases of a head of two layers again, by the adapter's name; the values before the
-    training are not read."""
+    """With bias "all" PEFT saves biases of a head again, by the adapter's name, and those before the training."""
     adapter = saved("roberta-lora-everywhere")
     head = "base_model.model.classifier"
     biases = {match[2]: name for name in adapter.tensors if (match := re.match(rf"({head})\.(.*\.bias)", name))}

@@ -53,8 +53,7 @@ def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int)
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=str)
 def test_published_counts(row: Published):
-    """The parameters of a served adapter, norms included, are those of docs/methods.md#counts; T5's vocabulary is
-    cropped."""
+    """Those of docs/methods.md#counts of a served adapter, norms included; T5's vocabulary is cropped."""
     assert _count(row.preset, CONFIGS[row.backbone], **row.overrides) == row.served
 
 
@@ -115,8 +114,7 @@ def test_settings_that_t5_has_not_are_refused():
 
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
-    """After self-attention on the raw output, or after the FFN on the sum (normed if a norm follows it); the bare name
-    is the variant of the family's own paper (docs/methods/pfeiffer.md)."""
+    """The bare name is the variant of the family's own paper (docs/methods/pfeiffer.md)."""
     found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
     read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
     assert read["pfeiffer-attention"] == (("attention",), "output")
@@ -126,8 +124,7 @@ def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
 
 @pytest.mark.parametrize("count", range(1, 5))
 def test_lora_takes_any_projections(count: int):
-    """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise
-    (docs/methods/lora.md)."""
+    """The UniPELT paper and its code choose others among q, k, v and o (docs/methods/lora.md)."""
     for targets in combinations(("query", "key", "value", "output"), count):
         assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
 

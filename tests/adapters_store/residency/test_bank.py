@@ -127,8 +127,7 @@ def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: Ma
 
 
 def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(bert_bfloat16, bert, make_artifact, monkeypatch):
-    """Heads in float32, and nothing else: what was copied to the device is free. A bias has become the difference to
-    the one that it replaces."""
+    """Heads in float32, and nothing else. A bias has become the difference to the one that it replaces."""
     triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
     artifact = read_artifact(make_artifact(bert, "bitfit"), bert)
     made = {dtype: triton.TritonBackend(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)}
@@ -143,8 +142,7 @@ def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(bert_bfloat16, bert
 
 @pytest.mark.parametrize("family", ["bert", "deberta"])
 def test_any_backend_reads_what_another_has_prepared(family, make_artifact, monkeypatch, request):
-    """On a GPU torch takes the batches over if a kernel fails after adapters were loaded, and it always computes those
-    of a DeBERTa."""
+    """On a GPU torch takes over if a kernel fails, and it always computes batches of a DeBERTa."""
     triton = pytest.importorskip("peltier_adapters.gpu.backend", reason="Triton has no build for this machine")
     backbone: Backbone = request.getfixturevalue(family)
     kernels = triton.TritonBackend(torch.device("cpu"), torch.float32)

@@ -83,8 +83,7 @@ def test_a_built_map_is_the_one_that_is_trained(built: MapSpec, size: int, bert:
 
 
 def test_only_what_is_built_changes_its_parts(bert: Backbone):
-    """A PHM bottleneck is a dense one on the device, an LPHM bottleneck a folded one, and VeRA a LoRA; all other parts
-    stay."""
+    """A PHM bottleneck becomes dense, an LPHM bottleneck folded, and VeRA a LoRA; all other parts stay."""
     for preset in presets_for(bert.config):
         settings = preset.settings(fitting(preset.name, bert.config), bert.config)
         parts = preset.compose(settings, bert.config, outputs=2)

@@ -46,8 +46,7 @@ def test_a_gpu_has_a_stream_for_copies(card: Card):
 
 
 def test_a_copy_leaves_the_host_and_its_end_is_marked(card: Card):
-    """On its own stream, the same numbers; the thread's stream is as it was. The buffer is free before the adapter is
-    ready."""
+    """On its own stream, the same numbers; the buffer is free before the adapter is ready."""
     weights = _weights()
     (own, _), _ = CopyStream(CPU)(weights, _cut)
     assert torch.equal(own, weights.flat)
@@ -81,8 +80,7 @@ def test_a_copy_waits_for_the_buffer_and_for_nothing_else(card: Card):
 
 
 def test_the_first_batch_that_reads_an_adapter_waits_on_the_card(card: Card, resident: Resident):
-    """Its stream does, for that one copy, and keeps the memory; body and head came together; later batches find both
-    done."""
+    """For one copy of body and head, whose memory it keeps; later batches find both done."""
     card.log.clear()
     for slot in (resident.body_slot, resident.head_slot) * 2:
         slot.read()

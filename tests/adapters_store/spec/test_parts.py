@@ -102,8 +102,7 @@ def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbo
 @pytest.mark.parametrize("skip", [0, 1])
 @pytest.mark.parametrize("kind", ["bottleneck", "lora", "prefix", "central_gate", "bias", "norm"])
 def test_the_blocks_of_a_part_sum_to_it(kind: str, skip: int, t5: Backbone):
-    """On T5 encoder and decoder are counted together; skipped blocks have nothing, and shared tensors belong to no
-    block."""
+    """On T5 both stacks are counted together; skipped blocks have nothing, and shared tensors belong to no block."""
     part = PARTS[kind].model_copy(update={"skip": skip})
     blocks = count_by_block(part, t5.config)
     assert len(blocks) == t5.config.num_layers

@@ -25,8 +25,7 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("biased", [True, False])
 def test_each_row_attends_to_its_prefix_and_its_keys(biased: bool, dtype: torch.dtype):
-    """Prefixes times the gate of the row, which the ops of the projection computed; rows without a prefix; a bias for
-    each query and key, but not for prefixes."""
+    """Prefixes times the gate of the row, rows without a prefix, and biases, which prefixes do not have."""
     cut = Cutter()
     shape = (HEADS, PREFIX, SIZE)
     keys, values = (cut(PREFIX, HIDDEN).view(PREFIX, HEADS, SIZE).transpose(0, 1) for _ in range(2))

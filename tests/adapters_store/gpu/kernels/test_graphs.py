@@ -95,8 +95,7 @@ def test_runs_that_are_empty_change_nothing(bert: Backbone, make_artifact: MakeA
 
 @pytest.mark.parametrize("preset", ["bitfit", "lowrank", "unipelt-apl"])
 def test_a_row_that_is_not_finite_stays_alone(preset: str, bert: Backbone, make_artifact: MakeArtifact):
-    """Windows cover all tokens, and yet no number of one row reaches another: parts with and without kernels, biases,
-    norms, gates and prefixes."""
+    """Windows cover all tokens, and yet no number of one row reaches another, whatever the parts."""
     banks, draw = Banks(bert), random.Random(2)
     sound, broken = (read_artifact(make_artifact(bert, preset, seed=seed, proved=False), bert) for seed in range(2))
     tensors = {name: torch.full_like(tensor, torch.nan) for name, tensor in broken.tensors.items()}

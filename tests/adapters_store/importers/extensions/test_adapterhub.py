@@ -17,8 +17,7 @@ NO_LORA: dict[str, torch.Tensor | None] = {f"{QUERY}.lora_A": None, f"{QUERY}.lo
 
 @pytest.mark.parametrize(("version", "scale"), [("adapters.1.0.1", 1), ("adapters.1.1.0", 4), ("3.2.1", 4)])
 def test_lora_of_early_versions_has_the_scale_it_was_trained_with(version, scale, save_adapterhub, bert):
-    """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, scale by alpha /
-    r."""
+    """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, by alpha / r."""
     b = torch.ones(bert.config.hidden_size, 2)
     foreign = read_adapterhub(save_adapterhub({f"{QUERY}.lora_B": b}, version=version), bert)
     assert torch.equal(foreign.tensors["lora.up"][0, 0], scale * b.T)

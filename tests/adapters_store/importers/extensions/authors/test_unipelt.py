@@ -66,8 +66,7 @@ def test_gated_checkpoints_answer_as_the_authors_modules_do(parts, bert, bert_di
 
 @pytest.mark.parametrize("parts", ["pla", "pl"])
 def test_checkpoints_without_gates_take_the_scale_of_their_settings(parts, bert, bert_directory, tmp_path):
-    """With the flags off in config.json saved gates have no effect, LoRA is scaled by alpha / r, and nothing is
-    padded."""
+    """Saved gates then have no effect, LoRA is scaled by alpha / r, and nothing is padded."""
     state = _state(bert_directory, parts)
     torch.save(state, tmp_path / "pytorch_model.bin")
     flags = {f"add_{part}_gate": False for part in ("lora", "prefix", "adapter")}
