@@ -23,16 +23,7 @@ from peltier_adapters.gpu.kernels.rows import Rows
 from peltier_adapters.gpu.kernels.steps import step
 from peltier_adapters.gpu.program_table import Action, ProgramTable, is_narrow, merge_launches
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, Prepared
-from peltier_adapters.ops.op import (
-    SITES,
-    AddedBias,
-    FusedMatmul,
-    Place,
-    PlacedOp,
-    PrefixKeys,
-    Program,
-    at,
-)
+from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, PlacedOp, PrefixKeys, Program, at
 
 
 class TritonOps(GroupedOps):

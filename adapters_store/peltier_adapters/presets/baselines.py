@@ -9,15 +9,7 @@ from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError, sentences
 from peltier_adapters.presets.composition import BUILDERS, PresetSettings, Setting, override
-from peltier_adapters.presets.presets import (
-    HEAD,
-    PRESETS,
-    Preset,
-    Variant,
-    find_preset,
-    own_pooling,
-    with_given_head,
-)
+from peltier_adapters.presets.presets import HEAD, PRESETS, Preset, Variant, find_preset, own_pooling, with_given_head
 from peltier_adapters.spec.parts import HeadSpec
 
 _BYTES = 4  # of a float32
