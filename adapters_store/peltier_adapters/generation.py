@@ -42,7 +42,7 @@ class SampledText:
 
     @property
     def greedy(self) -> bool:
-        """Whether the search takes the likeliest token. The caller may then find it for many texts at once."""
+        """Whether the search takes the likeliest token. The caller finds it for many texts at once, and appends it."""
         return self.decoding.temperature == 0.0
 
     @property
@@ -51,8 +51,13 @@ class SampledText:
         return [self.ids[-1] if self.ids else self.start]
 
     def advance(self, log_probs: Tensor) -> None:
-        """Add one token, from log-probabilities [1, vocab]."""
-        token = int(log_probs[0].argmax()) if self.greedy else self._draw(log_probs[0])
+        """Add one sampled token, from log-probabilities [1, vocab], by inverse transform of one uniform number, so that
+        it depends only on seed and row."""
+        probabilities, tokens = (log_probs[0] / self.decoding.temperature).softmax(-1).sort(descending=True)
+        total = probabilities.double().cumsum(-1)
+        kept = int((total - probabilities < self.decoding.top_p).sum())
+        draw = torch.rand((), generator=self._generator, dtype=torch.float64) * total[kept - 1]
+        token = int(tokens[min(int((total[:kept] <= draw).sum()), kept - 1)])
         self.append(token, float(log_probs[0, token]))
 
     def append(self, token: int, log_prob: float) -> None:
@@ -64,14 +69,6 @@ class SampledText:
         self.ids.append(token)
         if len(self.ids) == self.decoding.max_new_tokens:
             self.finish = "length"
-
-    def _draw(self, log_probs: Tensor) -> int:
-        """Sample a token by inverse transform of one uniform number, so that it depends only on seed and row."""
-        probabilities, tokens = (log_probs / self.decoding.temperature).softmax(-1).sort(descending=True)
-        total = probabilities.double().cumsum(-1)
-        kept = int((total - probabilities < self.decoding.top_p).sum())
-        draw = torch.rand((), generator=self._generator, dtype=torch.float64) * total[kept - 1]
-        return int(tokens[min(int((total[:kept] <= draw).sum()), kept - 1)])
 
 
 class Beams:

