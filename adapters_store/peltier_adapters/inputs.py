@@ -12,7 +12,7 @@ from peltier_backbone.text.tokenizer import Tokenizer
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_adapters.spec.visible import is_plain, is_visible
+from peltier_adapters.spec.text_rules import is_plain, is_visible
 
 _FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
 

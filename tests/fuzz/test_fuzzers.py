@@ -23,7 +23,7 @@ _GCC = shutil.which("gcc")
 _IN_A_SHELL = ["sh", "-c", '"$@"; exit $?', "sh"]
 
 
-@pytest.mark.slow  # the property tests of test_artifact.py, test_bodies.py and test_connection.py stay, and test_corpus.py
+@pytest.mark.slow  # test_corpus.py stays, and property tests of test_artifact.py, test_bodies.py, test_connection.py
 @pytest.mark.skipif(find_spec("atheris") is None, reason="atheris has no release for this platform")
 @pytest.mark.parametrize("name", ["artifact", "bodies", "heads", "importers"])
 def test_every_input_is_read_or_refused(name, bert, make_artifact, tmp_path):

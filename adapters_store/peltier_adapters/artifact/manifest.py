@@ -17,10 +17,10 @@ from pydantic import AfterValidator, FailFast, Field, ValidationError, model_val
 from peltier_adapters.artifact.header import TensorTable, has_more_tokens, split_header, unique_names
 from peltier_adapters.artifact.source import ByteSource, MemorySource
 from peltier_adapters.errors import ArtifactError, sentences
-from peltier_adapters.spec.label import INVISIBLE, label_problem
 from peltier_adapters.spec.maps import Spec, is_none
 from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import MAX_VECTOR_SIZE, TaskSpec
+from peltier_adapters.spec.text_rules import INVISIBLE, label_problem
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"

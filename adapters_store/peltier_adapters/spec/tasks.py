@@ -11,8 +11,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.spec.label import Label
 from peltier_adapters.spec.maps import Spec, is_none
+from peltier_adapters.spec.text_rules import Label
 
 MAX_NEW_TOKENS = 4096
 MAX_LABELS = 4096

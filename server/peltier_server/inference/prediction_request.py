@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from peltier_adapters.errors import first_of
 from peltier_adapters.spec.decoding import Decoding
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TOKEN_TYPES, DecodingSpec, TaskSpec, TaskType
-from peltier_adapters.spec.visible import is_visible
+from peltier_adapters.spec.text_rules import is_visible
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol.names import TaskReference
 from peltier_client.protocol.predict import Input, Parameters

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from peltier_adapters.spec.label import label_problem
+from peltier_adapters.spec.text_rules import label_problem
 from peltier_training.data.examples import Example
 from peltier_training.data.gold import GoldEntity, Tagged
 from peltier_training.data.labels import Labels, check_separator, find_labels, read_label_cell

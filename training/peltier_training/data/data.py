@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from peltier_adapters.spec.label import surrogate_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, InputForm, TaskType
+from peltier_adapters.spec.text_rules import surrogate_problem
 from peltier_client.bulk.data_file import data_kind
 from typer import Option
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import TaskInput
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_adapters.spec.visible import is_visible
+from peltier_adapters.spec.text_rules import is_visible
 from peltier_backbone.text.token_places import Span
 from peltier_client.bulk.data_file import DataRow, data_kind, no_column, read_text
 from peltier_client.bulk.data_file import read_rows as read_data_rows

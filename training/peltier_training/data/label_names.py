@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from peltier_adapters.spec.label import surrogate_problem
+from peltier_adapters.spec.text_rules import surrogate_problem
 from peltier_client.quality.label_names import BOOLEANS, json_name, json_spelling
 
 from peltier_training.errors import TrainingError, shown

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from peltier_adapters.spec.label import label_problem
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, MAX_LABELS, SPAN_LABELS, TaskType
+from peltier_adapters.spec.text_rules import label_problem
 from peltier_client.quality.label_names import json_spelling
 
 from peltier_training.data.examples import Example, are_scored, number_texts, scale_scores

@@ -9,8 +9,8 @@ from typing import Any
 
 from peltier_adapters.errors import AdapterError, first_of
 from peltier_adapters.presets.presets import find_preset
-from peltier_adapters.spec.label import label_problem
 from peltier_adapters.spec.tasks import ENCODER_TYPES
+from peltier_adapters.spec.text_rules import label_problem
 from peltier_backbone.checkpoint.config import BackboneConfig
 from peltier_client.errors import InvalidInput, QuotaExceeded, TooLarge
 from peltier_client.protocol.trainings import TrainingRequest

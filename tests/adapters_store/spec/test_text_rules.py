@@ -3,8 +3,7 @@
 import unicodedata
 
 import pytest
-from peltier_adapters.spec.label import MAX_LABEL_CHARS, label_problem
-from peltier_adapters.spec.visible import is_plain, is_visible
+from peltier_adapters.spec.text_rules import MAX_LABEL_CHARS, is_plain, is_visible, label_problem
 
 INVISIBLE = [
     "",
