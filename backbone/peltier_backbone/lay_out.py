@@ -1,6 +1,6 @@
 """The layers of a model for one native call."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import Array, addressof
 
 import torch
@@ -25,37 +25,25 @@ _NO_MAP, _NO_NORM = FrozenMap(None, None, None, 0, 0), StackNorm(None, None, 0)
 
 
 def lay_out(model: Model) -> Stacks | None:
-    """The layers of `model` and their final norms for the kernels; None if these do not compute all maps."""
-    if any(linear.place() is None for linear in _maps(model)):
-        return None
-    packed_by = next(_maps(model)).packed_by
+    """The layers of `model` and their final norms for the kernels; None if these do not compute its maps, which are all
+    of one kernel."""
     match model:
         case T5(encoder=encoder, decoder=decoder):
-            read, written = _t5_layers(model)
+            read = [(block.attention, None, block.feed_forward) for block in encoder.blocks]
+            written = [(block.own, block.cross, block.feed_forward) for block in decoder.blocks]
+            output = encoder.blocks[0].attention.output
+            if output.place() is None:
+                return None
             return Stacks(
-                _lay_out_t5(read, encoder.norm, 2 * len(read), encoder.bias, packed_by),
-                _lay_out_t5(written, decoder.norm, decoder.norm_index, decoder.bias, packed_by),
+                _lay_out_t5(read, encoder.norm, 2 * len(read), encoder.bias, output.packed_by),
+                _lay_out_t5(written, decoder.norm, decoder.norm_index, decoder.bias, output.packed_by),
             )
-        case ModernBert():
-            return Stacks(_lay_out_modernbert(model, packed_by))
-        case Bert():
-            return Stacks(_lay_out_bert(model, packed_by))
-
-
-def _maps(model: Model) -> Iterator[Linear]:
-    match model:
-        case T5():
-            for own, cross, feed_forward in (layer for layers in _t5_layers(model) for layer in layers):
-                yield from (own.query_key_value, own.output, feed_forward.intermediate, feed_forward.output)
-                if cross is not None:
-                    yield from (cross.query, cross.output)
         case ModernBert(layers=layers):
-            for layer in layers:
-                yield from (layer.attention.query_key_value, layer.attention.output)
-                yield from (layer.feed_forward.intermediate, layer.feed_forward.output)
+            output = layers[0].attention.output
+            return None if output.place() is None else Stacks(_lay_out_modernbert(model, output.packed_by))
         case Bert(layers=bert_layers):
-            for bert_layer in bert_layers:
-                yield from bert_layer.maps()
+            output = bert_layers[0].attention_output
+            return None if output.place() is None else Stacks(_lay_out_bert(model, output.packed_by))
 
 
 def _map(linear: Linear) -> FrozenMap:
@@ -127,14 +115,6 @@ def _modernbert_layer(layer: ModernBertLayer, window: int, rotary: Rotary) -> St
         expand=_map(feed_forward.intermediate), contract=_map(feed_forward.output), block=attention.number,
         attention=attention.number, turns=rotary.turns.data_ptr(), window=window if attention.local else 0,
     )  # fmt: skip
-
-
-def _t5_layers(model: T5) -> tuple[list[_T5Layer], list[_T5Layer]]:
-    """Those of the encoder and of the decoder."""
-    return (
-        [(block.attention, None, block.feed_forward) for block in model.encoder.blocks],
-        [(block.own, block.cross, block.feed_forward) for block in model.decoder.blocks],
-    )
 
 
 def _lay_out_t5(

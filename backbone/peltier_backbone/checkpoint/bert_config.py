@@ -5,17 +5,9 @@ from functools import cached_property
 from typing import Any
 
 from peltier_backbone.checkpoint.bert_family import BERT_FAMILIES, BertFamily, MapName
-from peltier_backbone.checkpoint.fields import Fields
+from peltier_backbone.checkpoint.fields import ENCODER_SIZES, Fields
 from peltier_backbone.checkpoint.shape import EncoderConfig, PostNormFamily
 
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-}
 # transformers reads BERT's keys of these in place of a family's own keys.
 _ALIASED = ("hidden_size", "num_layers", "num_heads")
 # The buckets of distances, and the distance from which on all share one. MPNet's code has no others.
@@ -114,9 +106,9 @@ class BertConfig(EncoderConfig):
 def read_sizes(fields: Fields, family: PostNormFamily) -> dict[str, Any]:
     """The sizes that all of these families have, by their names in the configuration."""
     kind = BERT_FAMILIES[family]
-    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
+    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in ENCODER_SIZES.items()}
     for name in _ALIASED:
-        fields.only(_SIZES[name], values[name])
+        fields.only(ENCODER_SIZES[name], values[name])
     if values["hidden_size"] % values["num_heads"]:
         raise fields.error(
             f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"

@@ -8,6 +8,16 @@ from typing import Any
 
 from peltier_backbone.errors import BackboneError
 
+# The keys of an encoder's sizes by their names in the configuration.
+ENCODER_SIZES: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+
 
 @dataclass(frozen=True)
 class Fields:

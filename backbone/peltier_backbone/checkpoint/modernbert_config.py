@@ -4,18 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from peltier_backbone.checkpoint.fields import Fields, Yarn, check_heads, positive, read_yarn
+from peltier_backbone.checkpoint.fields import ENCODER_SIZES, Fields, Yarn, check_heads, positive, read_yarn
 from peltier_backbone.checkpoint.sentence_files import SentencePooling
 from peltier_backbone.checkpoint.shape import EncoderConfig
 
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-}
 _POOLINGS: Mapping[str, SentencePooling] = {"cls": "first", "mean": "mean"}
 _GLOBAL: Literal["full_attention"] = "full_attention"
 _LOCAL: Literal["sliding_attention"] = "sliding_attention"
@@ -70,7 +62,7 @@ class ModernBertConfig(EncoderConfig):
 
 def read_sizes(fields: Fields) -> dict[str, Any]:
     """The sizes by their names in the configuration."""
-    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
+    values: dict[str, Any] = {name: fields.size(key) for name, key in ENCODER_SIZES.items()}
     check_heads(values["hidden_size"], values["num_heads"], fields)
     return values
 
