@@ -3,11 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-import httpx2
 import pytest
-
-from tests.crash.callers import Specimen
-from tests.support.server_process import Server
 
 # Mounts a small disk for one process and its children, which need not be root.
 _ON_A_SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
@@ -21,23 +17,19 @@ def test_a_full_disk_refuses_new_versions_and_keeps_the_old(start, specimens, tm
     disk = tmp_path / "store"
     disk.mkdir()
     server = start(under=(*_ON_A_SMALL_DISK, _MOUNT, str(disk)))
-    assert _upload(server, specimens[0]).status_code == 201
+    assert server.upload(specimens[0].data).status_code == 201
     ballast = Path(f"/proc/{server.process.pid}/root{disk}/ballast")
     _fill(ballast)
     for specimen in specimens[1:4]:
-        refused = _upload(server, specimen)
+        refused = server.upload(specimen.data)
         assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full"), refused.text
     assert server.client.get("/v1/adapters/demo/versions").json()["versions"][0]["version"] == 1
     assert server.predict("bad").status_code == 200
 
     ballast.unlink()
-    assert _upload(server, specimens[1]).json()["version"] == 2
+    assert server.upload(specimens[1].data).json()["version"] == 2
     assert server.client.get("/v1/adapters/demo/versions/2/artifact").content == specimens[1].data
     assert server.predict("bad").json()["adapter"]["version"] == 2
-
-
-def _upload(server: Server, specimen: Specimen) -> httpx2.Response:
-    return server.upload(specimen.data)
 
 
 def _fill(ballast: Path) -> None:

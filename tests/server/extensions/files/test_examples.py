@@ -98,6 +98,7 @@ def test_a_row_of_many_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         (b'{"a": 1', "line 1 is not JSON: Expecting ',' delimiter at column 8"),
         (b'{"a": ' + b"1" * 5000 + b"}", "line 1 has a number of too many digits"),
         (b'{"a": "\0"}', "line 1 has a NUL byte"),
+        (b"", "the file has no rows; it needs at least one example"),
         (b"\n \n", "the file has no rows; it needs at least one example"),
         (b"{%s}" % b",".join(b'"%d": 1' % one for one in range(65)), "line 1 has 65 columns; a row may have 64"),
     ],
@@ -111,6 +112,7 @@ def test_a_line_that_is_no_example_is_named(data: bytes, message: str) -> None:
     [
         (b'a,b\n"x', "line 2 is not CSV: unexpected end of data"),
         (b"a,\nx,y\n", "line 1 must name each column, by different names"),
+        (b"text,text\na,b\n", "line 1 must name each column, by different names"),
         (b"a,b\n", "the file has no rows; it needs at least one example"),
         (b",".join(b"%d" % one for one in range(65)) + b"\n", "line 1 has 65 columns; a row may have 64"),
     ],

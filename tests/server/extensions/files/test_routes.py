@@ -46,7 +46,6 @@ async def test_files_are_listed_in_pages(house: House) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.jsonl", b"", "the file has no rows; it needs at least one example"),
         ("a.jsonl", b"\xff\xfe{}", "line 1 is not UTF-8 text: invalid start byte 0xff; convert the file"),
         ("a.jsonl", b'{"a": NaN}', "line 1 has the number NaN, which is not finite"),
         ("a.jsonl", b'{"a": 1}\n{"a": 1e999}', "line 2 has the number 1e999, which is not finite"),
@@ -58,7 +57,6 @@ async def test_files_are_listed_in_pages(house: House) -> None:
         ("a.jsonl", b"\x1f\x8b\x08", "the file is compressed by gzip; send it as JSONL or CSV text"),
         ("a.csv", b"text,label\na\n", "line 2 has 1 cells; the first line names 2 columns"),
         ("a.csv", b'text,label\n"' + b"a" * 200_000, "line 2 is not CSV: field larger than field limit"),
-        ("a.csv", b"text,text\na,b\n", "line 1 must name each column, by different names"),
         ("a.txt", JSONL, "the file's name is 'a.txt'; it must end in .jsonl, .csv or .tsv"),
     ],
 )

@@ -158,20 +158,6 @@ async def test_quotas_bound_trainings(registry: Registry) -> None:
     assert await registry.trainings.claim("w1") is None
 
 
-async def test_a_failed_training_of_too_many_rows_does_not_resume(registry: Registry) -> None:
-    """The quota was lowered since it was created."""
-    file = await add_file(registry, num_rows=6)
-    training = await registry.trainings.create("acme", TrainingDraft("sst2", {}, file.id), actor="ann")
-    await claimed(registry)
-    await registry.trainings.settle(training.id, "w1", state="failed", reason="of a test")
-    await registry.update_tenant("acme", TenantQuotas(max_training_rows=5), actor="operator")
-    with pytest.raises(
-        TrainingTooLarge, match=r"^the training has 6 examples, and a training of tenant 'acme' may have 5$"
-    ):
-        await registry.trainings.resume("acme", training.id, actor="ann")
-    assert (await state_of(registry, training))[0] == "failed"
-
-
 async def test_a_running_training_waits_when_the_minutes_are_used_up(registry: Registry) -> None:
     """Its worker learns it with its next report, and no worker gets the training before there are minutes again. The
     attempt does not count, and neither does a repeated report."""
@@ -552,6 +538,9 @@ async def test_a_failed_training_resumes_only_where_a_new_one_has_room(registry:
     assert await state_of(registry, second) == ("failed", "of a test")
     await registry.trainings.pause("acme", first.id, actor="ann")
     assert (await registry.trainings.resume("acme", first.id, actor="ann")).state == "queued"
+    await registry.update_tenant("acme", TenantQuotas(max_training_rows=0), actor="operator")
+    with pytest.raises(TrainingTooLarge, match=r"^the training has 1 examples, and a training of tenant 'acme'"):
+        await registry.trainings.resume("acme", second.id, actor="ann")
 
 
 async def test_an_adapter_is_published_again_without_minutes(registry: Registry) -> None:
