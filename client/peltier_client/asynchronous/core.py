@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self, Unpack
 from urllib.parse import quote
 
@@ -302,9 +301,7 @@ class AsyncCoreClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

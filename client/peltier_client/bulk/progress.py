@@ -3,9 +3,8 @@ seconds, and that of a transfer is not."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -23,10 +22,8 @@ from peltier_client.exchange.transfer import OnProgress
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class Show(Protocol):
-    """Takes the progress so far: bytes of the input, rows, and rows with an error."""
-
-    def __call__(self, position: int, num_rows: int, num_errors: int) -> None: ...
+# Takes the progress so far: bytes of the input, rows, and rows with an error.
+Show = Callable[[int, int, int], None]
 
 
 @contextmanager

@@ -4,7 +4,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self, Unpack
 from urllib.parse import quote
 
@@ -299,9 +298,7 @@ class CoreClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
