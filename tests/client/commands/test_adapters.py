@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.client.conftest import VERSION, adapter, outlined
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 
-def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
+def test_upload_list_delete(peltier, tmp_path: Path) -> None:
     """Each command prints what it did."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
@@ -39,7 +36,7 @@ def test_an_upload_of_known_bytes_names_the_version_that_is_live(peltier, server
     assert json.loads(peltier("upload", str(path), "--json").out)["created"] is False
 
 
-def test_a_report_of_the_bytes_is_sent_with_them(peltier: Peltier, server, tmp_path: Path) -> None:
+def test_a_report_of_the_bytes_is_sent_with_them(peltier, server, tmp_path: Path) -> None:
     """NAME.report.json beside the artifact; not one of other bytes, and none with --no-report."""
     path, report = tmp_path / "film.safetensors", tmp_path / "film.report.json"
     path.write_bytes(b"artifact")
@@ -55,7 +52,7 @@ def test_a_report_of_the_bytes_is_sent_with_them(peltier: Peltier, server, tmp_p
     assert not sends(f"sha256:{'0' * 64}")
 
 
-def test_which_version_answers_is_said(peltier: Peltier, server) -> None:
+def test_which_version_answers_is_said(peltier, server) -> None:
     """Each command prints the new state; a rollback prints the shares."""
     assert peltier("alias", "sst2", "live", "1").out == "sst2@live means version 1\n"
     assert peltier("alias", "sst2", "live", "1=0.9,2=0.1").out == "sst2@live means version 1 (0.9), version 2 (0.1)\n"
@@ -69,7 +66,7 @@ def test_which_version_answers_is_said(peltier: Peltier, server) -> None:
     assert "note: [x]" in shown
 
 
-def test_what_an_alias_has_meant(peltier: Peltier) -> None:
+def test_what_an_alias_has_meant(peltier) -> None:
     """The history is newest first, with the author of each change; a deleted alias means nothing."""
     lines = peltier("alias", "sst2", "live", "--history").out.splitlines()
     said = [line for line in lines if "key:abcdefgh" in line]
@@ -79,7 +76,7 @@ def test_what_an_alias_has_meant(peltier: Peltier) -> None:
     assert [change["versions"] for change in changes] == [{}, {"1": 0.9, "2": 0.1}, {"1": 1.0}]
 
 
-def test_versions_with_what_means_them(peltier: Peltier, server, answer) -> None:
+def test_versions_with_what_means_them(peltier, server, answer) -> None:
     """Newest first, with the live versions and aliases, their shares if they are split, and the reason of a
     deprecation."""
     old = {**VERSION, "deprecation": "worse [than] 2"}
@@ -103,7 +100,7 @@ def test_versions_with_what_means_them(peltier: Peltier, server, answer) -> None
     ]
 
 
-def test_the_aliases_of_an_adapter(peltier: Peltier, server, answer) -> None:
+def test_the_aliases_of_an_adapter(peltier, server, answer) -> None:
     """Each alias has its versions, time and author; if there are none, the output says how to set one."""
     line = peltier("alias", "sst2").out.splitlines()[1]
     assert line.split() == ["live", "version", "1", *line.split()[3:5], "key:abcdefgh"]
@@ -112,7 +109,7 @@ def test_the_aliases_of_an_adapter(peltier: Peltier, server, answer) -> None:
     assert "peltier alias sst2 production VERSION" in peltier("alias", "sst2").out
 
 
-def test_an_empty_server_says_what_next(peltier: Peltier, server, answer) -> None:
+def test_an_empty_server_says_what_next(peltier, server, answer) -> None:
     """An empty list is a sentence, not an empty table."""
     server.planned.append(answer(200, {"adapters": [], "next_cursor": None}))
     assert "peltier upload" in peltier("list").out
@@ -164,7 +161,7 @@ def test_a_name_is_the_version_that_answers(peltier, server, answer, tmp_path, m
 PIN = {"pinned_at": "2026-11-21T00:00:00Z", "pinned_by": "key:abcdefgh"}
 
 
-def test_a_pin_is_made_and_released(peltier: Peltier, server, answer) -> None:
+def test_a_pin_is_made_and_released(peltier, server, answer) -> None:
     """The answer says by whom and when it was made."""
     server.planned.append(answer(200, PIN))
     assert "sst2 is pinned by key:abcdefgh at 2026-11-2" in peltier("pin", "sst2").out

@@ -6,14 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.client.conftest import KEY
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
 
 
-def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server) -> None:
+def test_a_new_key_is_alone_on_stdout(peltier, server) -> None:
     """For `PELTIER_API_KEY=$(peltier keys create …)`; what it opens is on stderr."""
     outcome = peltier(
         "keys", "create", "--scope", "publish", "--scope", "predict", "--expires-in", "90d", "--note", "ci"
@@ -25,7 +22,7 @@ def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server) -> None:
     assert timedelta(days=89) < left <= timedelta(days=90)
 
 
-def test_keys_for_people_and_machines(peltier: Peltier, server) -> None:
+def test_keys_for_people_and_machines(peltier, server) -> None:
     """A table, or one document; notes are text."""
     shown = peltier("keys", "list").out
     assert "abcdefgh" in shown
@@ -51,13 +48,13 @@ def test_keys_for_people_and_machines(peltier: Peltier, server) -> None:
         ("tenants", "set", "default", "--requests-per-second", "0"),
     ],
 )
-def test_wrong_usage(peltier: Peltier, server, words: tuple[str, ...]) -> None:
+def test_wrong_usage(peltier, server, words: tuple[str, ...]) -> None:
     """Is told before anything is sent."""
     assert peltier(*words).status == 2
     assert not server.received
 
 
-def test_tenants_for_people_and_machines(peltier: Peltier, server) -> None:
+def test_tenants_for_people_and_machines(peltier, server) -> None:
     """`set` changes what is given and keeps the rest."""
     assert "1,048,576" in peltier("tenants", "list").out
     assert json.loads(peltier("tenants", "create", "b", "--max-adapters", "3", "--json").out)["name"] == "b"

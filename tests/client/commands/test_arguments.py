@@ -19,8 +19,6 @@ from peltier_client.errors import (
 )
 from peltier_client.synchronous import Client
 
-from tests.client.typed_commands import Peltier, peltier
-
 STEPS = {
     "adapter": (AdapterNotFound("adapter 'sst' does not exist"), "see: peltier list"),
     "version": (VersionNotFound("adapter 'sst2' has no version 9; its newest is 3"), "see: peltier versions sst2"),
@@ -57,11 +55,8 @@ def test_an_unreachable_server() -> None:
     )
 
 
-__all__ = ["peltier"]
-
-
 @pytest.fixture
-def complete(peltier: Peltier, monkeypatch: pytest.MonkeyPatch):
+def complete(peltier, monkeypatch: pytest.MonkeyPatch):
     """What is offered for a line, and nothing on stderr."""
 
     def offered(typed: str) -> list[str]:

@@ -9,9 +9,6 @@ import pytest
 from peltier_client.commands import batches
 
 from tests.client.test_trainings import FILE
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 BATCH = {
     "id": "batch_1", "endpoint": "/v1/rerank", "input_file_id": FILE["id"], "completion_window": "24h", "created_at": 0,
@@ -31,7 +28,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_of_requests_is_run(peltier: Peltier, server, answer, rows: Path) -> None:
+def test_a_file_of_requests_is_run(peltier, server, answer, rows: Path) -> None:
     """Its answers go to standard output, and how far it is to the other one."""
     server.planned.extend([answer(200, FILE), answer(200, BATCH), answer(200, BATCH), answer(200, BATCH)])
     server.planned.extend([answer(200, DONE), answer(200, "answers")])
@@ -63,7 +60,7 @@ def test_an_output_that_cannot_be_written_is_refused_first(peltier, server, rows
     assert server.received == []
 
 
-def test_errors_follow_the_answers(peltier: Peltier, server, answer, tmp_path: Path) -> None:
+def test_errors_follow_the_answers(peltier, server, answer, tmp_path: Path) -> None:
     """In one file, and the command fails."""
     server.planned.extend([answer(200, FAILED), answer(200, 1), answer(200, 2)])
     outcome = peltier("batches", "wait", "batch_1", "--output", str(tmp_path / "answers.jsonl"))
@@ -95,7 +92,7 @@ def test_a_batch_that_is_not_completed_fails(peltier, server, answer, status, sa
         ('{"url": ["/v1/x"]}', "line 1: url is ['/v1/x']; it must be one of /v1/embeddings, "),
     ],
 )
-def test_another_file_is_refused(peltier: Peltier, server, rows: Path, line: str, said: str) -> None:
+def test_another_file_is_refused(peltier, server, rows: Path, line: str, said: str) -> None:
     """Before anything is sent."""
     rows.write_text(line)
     outcome = peltier("batches", "run", str(rows))
@@ -112,7 +109,7 @@ def test_an_interrupted_command_leaves_the_batch(peltier, server, answer, monkey
     assert "the batch goes on; get its answers with: peltier batches wait batch_1 --url http" in outcome.err
 
 
-def test_batches_are_listed_shown_and_cancelled(peltier: Peltier, server, answer, refuse) -> None:
+def test_batches_are_listed_shown_and_cancelled(peltier, server, answer, refuse) -> None:
     """A wrong id names the next step."""
     server.planned.append(answer(200, {"data": [DONE], "has_more": False}))
     header, line = peltier("batches", "list").out.splitlines()

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from tests.client.conftest import Answer, answer_for
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 
 class Judge:
@@ -46,7 +43,7 @@ def judge(server) -> Judge:
 
 
 @pytest.fixture
-def compare(peltier: Peltier, tmp_path: Path):
+def compare(peltier, tmp_path: Path):
     """`compare(rows, words…)` compares the two versions on these rows."""
 
     def run(rows: list[dict[str, Any]], *words: str) -> Any:

@@ -9,10 +9,6 @@ import pytest
 from peltier_client.commands import doctor
 from peltier_client.commands.doctor import Finding, check_server
 
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
-
 
 def check(flags: Mapping[str, Any]) -> Iterator[Finding]:
     """A check of a package."""
@@ -30,7 +26,7 @@ def announce(monkeypatch: pytest.MonkeyPatch):
     return put
 
 
-def test_each_finding_has_its_next_step(peltier: Peltier, announce) -> None:
+def test_each_finding_has_its_next_step(peltier, announce) -> None:
     """One line each in a pipe; what is slow does not fail the command."""
     outcome = peltier("doctor", "--store", "here")
     lines = outcome.out.splitlines()
@@ -43,7 +39,7 @@ def test_each_finding_has_its_next_step(peltier: Peltier, announce) -> None:
     assert document["findings"][0]["next_step"] == "buy [another]"
 
 
-def test_a_client_without_a_servers_packages(peltier: Peltier, announce) -> None:
+def test_a_client_without_a_servers_packages(peltier, announce) -> None:
     """Says what it cannot check, and how to install it."""
     announce("not_installed.anywhere:check")
     outcome = peltier("doctor")
@@ -51,7 +47,7 @@ def test_a_client_without_a_servers_packages(peltier: Peltier, announce) -> None
     assert "not_installed is not installed, so this machine cannot serve -> to serve from it: pip" in outcome.out
 
 
-def test_a_named_server_must_answer(peltier: Peltier, announce) -> None:
+def test_a_named_server_must_answer(peltier, announce) -> None:
     """Else the command fails."""
     outcome = peltier("doctor", "--store", "x", "--url", "http://127.0.0.1:1")
     assert outcome.status == 1

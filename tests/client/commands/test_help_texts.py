@@ -21,10 +21,6 @@ from peltier_client.commands.plugins import PluginCommand
 from rich.text import Text
 from typer.core import TyperGroup, TyperOption
 
-from tests.client.typed_commands import peltier
-
-__all__ = ["peltier"]
-
 WIDE = 1000
 HOSTILE = r"NAME[/TASK] [bold]a[/bold] :smile: \[b] [[c]] [link=x] http://h:8/p: word"
 

@@ -5,12 +5,10 @@ import json
 import pytest
 
 from tests.client.conftest import PIECES
-from tests.client.typed_commands import Outcome, Peltier, peltier
-
-__all__ = ["peltier"]
+from tests.client.typed_commands import Outcome
 
 
-def test_predict_for_people(peltier: Peltier, server) -> None:
+def test_predict_for_people(peltier, server) -> None:
     """Each text has its label and score, and the last line names the adapter."""
     outcome = peltier("predict", "sst2", "a gem of a [film]", "another")
     assert outcome.status == 0
@@ -28,18 +26,18 @@ def test_predict_for_people(peltier: Peltier, server) -> None:
         ("qa", "the Alps (17-25)"), ("qa-none", "no answer"),
     ],
 )  # fmt: skip
-def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
+def test_predict_shows_each_kind_of_answer(peltier, task: str, shown: str) -> None:
     """Values and several labels are shown as well as one label."""
     assert shown in peltier("predict", task, "text").out
 
 
-def test_parameters_of_token_classifications_are_sent(peltier: Peltier, server) -> None:
+def test_parameters_of_token_classifications_are_sent(peltier, server) -> None:
     """Given parameters are sent unchanged; the server has the defaults of the others."""
     assert peltier("predict", "ner", "text", "--stride", "16", "--aggregation", "max").status == 0
     assert json.loads(server.received[0].body)["parameters"] == {"stride": 16, "aggregation": "max"}
 
 
-def test_texts_for_people_and_pipes(peltier: Peltier, server) -> None:
+def test_texts_for_people_and_pipes(peltier, server) -> None:
     """Generated texts are printed unchanged, one after another; the adapter is named on stderr."""
     words = ("--max-new-tokens", "5", "--num-beams", "2", "--temperature", "0", "--top-p", "0.5", "--seed", "-3")
     outcome = peltier("predict", "e2e", "one", "two", "--priority", "-2", *words)
@@ -50,7 +48,7 @@ def test_texts_for_people_and_pipes(peltier: Peltier, server) -> None:
     }  # fmt: skip
 
 
-def test_streams_for_people(peltier: Peltier, server, refuse) -> None:
+def test_streams_for_people(peltier, server, refuse) -> None:
     """Each text is printed while it is generated, with one request each; an error is one line."""
     assert peltier("predict", "e2e", "one", "two", "--stream").out == 2 * f"{''.join(PIECES)}\n"
     assert [json.loads(one.body)["stream"] for one in server.received] == [True, True]
@@ -60,7 +58,7 @@ def test_streams_for_people(peltier: Peltier, server, refuse) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--json",), ("--stream",)], ids=["people", "machines", "stream"])
-def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]) -> None:
+def test_truncated_inputs_are_a_warning(peltier, words: tuple[str, ...]) -> None:
     """The warning is one line on stderr for every form of output, and is absent if no input was truncated."""
     truncated = peltier("predict", "e2e-short", "one", "two", *words)
     assert truncated.status == 0
@@ -69,7 +67,7 @@ def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]
     assert "warning" not in peltier("predict", "e2e", "one", "two", *words).err
 
 
-def test_predict_with_several_tasks(peltier: Peltier, server) -> None:
+def test_predict_with_several_tasks(peltier, server) -> None:
     """One line for each task, or one document; a failed task is named on stderr and makes the command fail."""
     outcome = peltier("predict", "sst2,stsb@2,tri.*", "text", "--top-k", "1")
     assert outcome.status == 0
@@ -85,7 +83,7 @@ def test_predict_with_several_tasks(peltier: Peltier, server) -> None:
         assert "several tasks answer one TEXT" in peltier("predict", "a,b", *words).err
 
 
-def test_predict_for_machines(peltier: Peltier) -> None:
+def test_predict_for_machines(peltier) -> None:
     """--json prints the answer's body as one document."""
     document = json.loads(peltier("predict", "sst2", "text", "--json").out)
     assert document["predictions"] == [
@@ -94,7 +92,7 @@ def test_predict_for_machines(peltier: Peltier) -> None:
     assert document["adapter"]["name"] == "sst2"
 
 
-def test_pairs(peltier: Peltier, server) -> None:
+def test_pairs(peltier, server) -> None:
     """Each --pair and --third belongs to the text of the same position; a missing one is wrong usage."""
     assert peltier("predict", "stsb", "a", "c", "--pair", "b", "--pair", "d").status == 0
     assert json.loads(server.received[0].body)["inputs"] == [["a", "b"], ["c", "d"]]

@@ -12,17 +12,13 @@ import pytest
 from peltier_client.commands.predict_file import PartFile
 from peltier_client.errors import InvalidInput
 
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
-
 
 def jsonl(*texts: object) -> str:
     return "".join(f"{json.dumps({'id': number, 'text': text})}\n" for number, text in enumerate(texts))
 
 
 @pytest.fixture
-def predict(peltier: Peltier, tmp_path: Path):
+def predict(peltier, tmp_path: Path):
     """`predict(content, words…)` asks sst2 about a file with this content, one request at a time."""
 
     def run(content: str | bytes, *words: str, name: str = "in.jsonl", output: str = "out.jsonl") -> Any:
@@ -58,7 +54,7 @@ def test_a_line_for_every_row(predict, server, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_requests_overlap_and_stay_in_order(peltier: Peltier, server, tmp_path: Path) -> None:
+def test_requests_overlap_and_stay_in_order(peltier, server, tmp_path: Path) -> None:
     """As many at a time as allowed: the first is answered only when all of them have come."""
     barrier = threading.Barrier(3)
 
@@ -205,7 +201,7 @@ def test_a_full_disk_is_said_with_how_to_go_on(predict, tmp_path: Path, output: 
         ("predict", "sst2", "--file", "{out}", "--output", "{out}"),
     ],
 )
-def test_wrong_usage_of_files(peltier: Peltier, server, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_wrong_usage_of_files(peltier, server, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Told before anything is sent."""
     (tmp_path / "in.jsonl").write_text(jsonl("a"))
     names = {"in": tmp_path / "in.jsonl", "out": tmp_path / "out.jsonl"}

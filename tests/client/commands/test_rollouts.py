@@ -7,10 +7,6 @@ import pytest
 from peltier_client import AnswerNotFound, Client
 from peltier_client.errors import UnexpectedAnswer
 
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
-
 ROLLOUT: dict[str, Any] = {
     "id": "rol_1",
     "alias": "live",
@@ -55,7 +51,7 @@ def test_the_client_reads_them(server, answer) -> None:
             client.feedback("r", right=True)
 
 
-def test_rollouts_on_the_command_line(peltier: Peltier, server, answer) -> None:
+def test_rollouts_on_the_command_line(peltier, server, answer) -> None:
     """Its state for people and for machines."""
     server.planned.append(answer(200, {**ALIAS, "rollout": ROLLOUT}))
     shown = peltier("rollout", "start", "sst2", "live", "2", "--share", "0.1", "--at-end", "promote").out
@@ -72,7 +68,7 @@ def test_rollouts_on_the_command_line(peltier: Peltier, server, answer) -> None:
     assert "--share or --shadow" in peltier("rollout", "start", "sst2", "live", "2").err
 
 
-def test_feedback_on_the_command_line(peltier: Peltier, server, answer) -> None:
+def test_feedback_on_the_command_line(peltier, server, answer) -> None:
     """A label, several, or a verdict."""
     server.planned += [answer(200, FEEDBACK), answer(200, FEEDBACK | {"counted": False})]
     assert peltier("feedback", "r", "--label", "a", "--row", "2").out == "the answer of sst2@2 was wrong\n"

@@ -10,9 +10,6 @@ from peltier_client.commands.tables import show
 from rich.console import Console
 
 from tests.client.conftest import KEY, QUOTAS, TENANT, VERSION, adapter, alias, outlined, summary
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 LONG = "intents-of-customers.of-the-bank_in-every-language.with-slang-2"
 WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
@@ -88,7 +85,7 @@ SECOND = {"versions": {**adapter("sst2"), "aliases": {LONG: {"1": 1.0}, "product
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_a_pipe_gets_whole_values(peltier: Peltier, server, answer, name: str) -> None:
+def test_a_pipe_gets_whole_values(peltier, server, answer, name: str) -> None:
     """Each row of a table is one line with complete values."""
     words, body, values = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
@@ -98,7 +95,7 @@ def test_a_pipe_gets_whole_values(peltier: Peltier, server, answer, name: str) -
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_what_is_a_table_is_also_one_document(peltier: Peltier, server, answer, name: str) -> None:
+def test_what_is_a_table_is_also_one_document(peltier, server, answer, name: str) -> None:
     """`--json` prints the contents of each table as one JSON document, and nothing else."""
     words, body, _ = WIDE[name]
     server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)

@@ -18,9 +18,7 @@ import pytest
 from peltier_client.commands import top
 
 from tests.client.conftest import Answer, LittleServer
-from tests.client.typed_commands import Outcome, Peltier, peltier
-
-__all__ = ["peltier"]
+from tests.client.typed_commands import Outcome
 
 # Ctrl-C reaches the processes whose terminal this is.
 _IN_OWN_TERMINAL = """
@@ -72,7 +70,7 @@ def terminal() -> Iterator[Terminal]:
     os.close(terminal.theirs)
 
 
-def run_beside(peltier: Peltier, act: Callable[[], object]) -> Outcome:
+def run_beside(peltier, act: Callable[[], object]) -> Outcome:
     """How `peltier top` ends while `act`, which must end it, runs in a thread; fails as `act` does."""
     failures: list[BaseException] = []
 
@@ -99,7 +97,7 @@ def run_beside(peltier: Peltier, act: Callable[[], object]) -> Outcome:
 
 
 @pytest.fixture
-def on_terminal(terminal: Terminal, peltier: Peltier):
+def on_terminal(terminal: Terminal, peltier):
     """`on_terminal(act)` is `run_beside` with the terminal as standard streams."""
 
     def run(act: Callable[[], object]) -> Outcome:
@@ -174,7 +172,7 @@ def test_ctrl_c_of_a_terminal_ends_it(terminal: Terminal, server: LittleServer) 
     terminal.check_restored()
 
 
-def test_a_pipe_gets_lines(peltier: Peltier, server: LittleServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_lines(peltier, server: LittleServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """One an interval, also while the server is lost; a reader that goes away ends it without a traceback."""
     ours, theirs = os.pipe()
     output = os.fdopen(theirs, "w")
@@ -193,7 +191,7 @@ def test_a_pipe_gets_lines(peltier: Peltier, server: LittleServer, monkeypatch: 
         output.close()
 
 
-def test_one_snapshot(peltier: Peltier) -> None:
+def test_one_snapshot(peltier) -> None:
     """--json is one document, --once one line."""
     document = json.loads(peltier(*_TOP, "--json").out)
     assert (document["state"], document["runner"]["restarts"]) == ("ready", 0)

@@ -7,9 +7,6 @@ import signal
 import pytest
 
 from tests.client.test_trainings import TRAINING, happening
-from tests.client.typed_commands import Peltier, peltier
-
-__all__ = ["peltier"]
 
 PROGRESS = {
     "step": 40,
@@ -33,7 +30,7 @@ DONE = {
 }
 
 
-def test_a_list_of_trainings(peltier: Peltier, server, answer) -> None:
+def test_a_list_of_trainings(peltier, server, answer) -> None:
     """Each with how far it is or what came of it; an empty list says how to begin one."""
     running = {**TRAINING, "id": "trn_2", "status": "running", "progress": PROGRESS, "seconds_left": 90.0}
     failed = {**TRAINING, "id": "trn_3", "status": "failed", "reason": "row 3 has [no] label"}
@@ -48,7 +45,7 @@ def test_a_list_of_trainings(peltier: Peltier, server, answer) -> None:
     assert server.received[-1].path.endswith("&status=running")
 
 
-def test_one_training(peltier: Peltier, server, answer) -> None:
+def test_one_training(peltier, server, answer) -> None:
     """Everything for people or for machines; a wrong id names the next step."""
     server.planned.append(answer(200, DONE))
     shown = peltier("trainings", "show", "trn_1").out
@@ -60,7 +57,7 @@ def test_one_training(peltier: Peltier, server, answer) -> None:
     assert outcome.status == 1
 
 
-def test_watching_a_training(peltier: Peltier, server, answer, stream_of) -> None:
+def test_watching_a_training(peltier, server, answer, stream_of) -> None:
     """Validations look as they do in a local training; then the result."""
     server.planned.append(stream_of(happening(1, **PROGRESS), happening(2, "state", state="succeeded")))
     server.planned.append(answer(200, DONE))
@@ -70,7 +67,7 @@ def test_watching_a_training(peltier: Peltier, server, answer, stream_of) -> Non
     assert "film@2" in outcome.out
 
 
-def test_a_watched_training_that_fails(peltier: Peltier, server, answer, stream_of) -> None:
+def test_a_watched_training_that_fails(peltier, server, answer, stream_of) -> None:
     """Status 1 and one line with the reason."""
     server.planned.append(stream_of(happening(2, "state", state="failed")))
     server.planned.append(answer(200, {**TRAINING, "status": "failed", "reason": "row 3 has no label"}))
@@ -79,7 +76,7 @@ def test_a_watched_training_that_fails(peltier: Peltier, server, answer, stream_
     assert outcome.err.splitlines()[-1] == "error: training trn_1 of film failed: row 3 has no label"
 
 
-def test_an_interrupt_leaves_the_training_running(peltier: Peltier, server, stream_of) -> None:
+def test_an_interrupt_leaves_the_training_running(peltier, server, stream_of) -> None:
     """And says how to watch or cancel it."""
     stopped = stream_of(happening(1, **PROGRESS))
     stopped.before = lambda: os.kill(os.getpid(), signal.SIGINT)
@@ -107,7 +104,7 @@ def test_changes_say_what_they_did(peltier, server, answer, word, status, wish, 
     assert server.received[0].path == f"/v1/trainings/trn_1/{word}"
 
 
-def test_a_deleted_training(peltier: Peltier, server, answer, refuse) -> None:
+def test_a_deleted_training(peltier, server, answer, refuse) -> None:
     """One line; a training that is unknown names the next step."""
     server.planned.append(answer(204))
     assert peltier("trainings", "delete", "trn_1").out == "deleted trn_1\n"

@@ -14,12 +14,10 @@ import pytest
 from peltier_client import cli
 from peltier_client.commands import plugins
 
-from tests.client.typed_commands import Outcome, Peltier, bring, peltier
-
-__all__ = ["peltier"]
+from tests.client.typed_commands import Outcome, bring
 
 
-def test_a_failure_is_one_line(peltier: Peltier, server, refuse) -> None:
+def test_a_failure_is_one_line(peltier, server, refuse) -> None:
     """The server's sentence and reasons come as one line on stderr, with status 1 and nothing on stdout."""
     server.planned.append(refuse(422, "artifact_refused", "the artifact\nis refused"))
     assert peltier("predict", "sst2", "text", "--json") == Outcome(1, "", "error: the artifact is refused: reason\n")
@@ -37,7 +35,7 @@ def test_a_refused_key_says_what_to_do(peltier, monkeypatch, server, refuse):
     assert (outcome.status, outcome.err) == (1, "error: no key was sent, for this reason; set PELTIER_API_KEY\n")
 
 
-def test_retries_are_silent(peltier: Peltier, server, refuse, caplog: pytest.LogCaptureFixture) -> None:
+def test_retries_are_silent(peltier, server, refuse, caplog: pytest.LogCaptureFixture) -> None:
     """Waiting for a full queue writes only the answer, and logs nothing."""
     server.planned.append(refuse(503, "queue_full", retry_after="0"))
     outcome = peltier("list", "--json")
@@ -62,7 +60,7 @@ def test_retries_are_silent_with_structlog(monkeypatch, tmp_path, server, refuse
     assert json.loads(done.stdout)["adapters"]
 
 
-def test_no_server(peltier: Peltier, closed_url: str) -> None:
+def test_no_server(peltier, closed_url: str) -> None:
     """The error names the address in one line."""
     outcome = peltier("list", "--url", closed_url)
     assert (outcome.status, outcome.out) == (1, "")
@@ -97,7 +95,7 @@ def test_no_server(peltier: Peltier, closed_url: str) -> None:
         ("nonsense",),
     ],
 )
-def test_wrong_usage(peltier: Peltier, server, words: tuple[str, ...]) -> None:
+def test_wrong_usage(peltier, server, words: tuple[str, ...]) -> None:
     """Wrong usage has status 2, says something on stderr, sends nothing and shows no key."""
     outcome = peltier(*words)
     assert outcome.status == 2
@@ -107,7 +105,7 @@ def test_wrong_usage(peltier: Peltier, server, words: tuple[str, ...]) -> None:
     assert not server.received
 
 
-def test_an_unreadable_file_is_named(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error is one line with the file's name and the system's reason."""
     path = tmp_path / "film.safetensors"
     path.write_bytes(b"artifact")
@@ -119,7 +117,7 @@ def test_an_unreadable_file_is_named(peltier: Peltier, monkeypatch: pytest.Monke
     assert peltier("upload", str(path)) == Outcome(1, "", f"error: {path}: Permission denied\n")
 
 
-def test_version(peltier: Peltier) -> None:
+def test_version(peltier) -> None:
     """--version names the release."""
     assert peltier("--version") == Outcome(0, f"peltier {version('peltier')}\n", "")
 
@@ -157,7 +155,7 @@ def test_the_library_loads_no_command_line(help_page: str) -> None:
     assert "library loads: []" in help_page
 
 
-def test_a_brought_command_runs(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_brought_command_runs(peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A typed function of a package becomes a command with options, help and an exit status."""
     bring(
         monkeypatch,
@@ -181,7 +179,7 @@ def test_a_missing_extra_is_one_sentence(peltier, monkeypatch, tmp_path, source)
     assert peltier("serve") == Outcome(1, "", sentence)
 
 
-def test_errors_that_say_so_are_one_line(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_errors_that_say_so_are_one_line(peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Any package's exception with is_user_error is a sentence, without the client knowing the package."""
     bring(
         monkeypatch,
@@ -209,7 +207,7 @@ def test_a_bug_keeps_its_traceback(peltier, monkeypatch, tmp_path, source, bug):
         cli.main()
 
 
-def test_an_announced_command_never_replaces_ours(peltier: Peltier) -> None:
+def test_an_announced_command_never_replaces_ours(peltier) -> None:
     """A package cannot replace a command of the client."""
     peltier.announce("list", "brought:nothing")
     assert "sst2" in peltier("list").out
