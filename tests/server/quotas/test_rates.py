@@ -60,30 +60,18 @@ def move_clock(monkeypatch: pytest.MonkeyPatch, *modules: str) -> Callable[[floa
 
 
 @pytest.mark.parametrize(
-    ("per_second", "amount", "seconds"),
+    ("per_second", "rate"),
     [
-        (5, 5, 1),
-        (1, 1, 1),
-        (2.5, 5, 2),
-        (0.1, 1, 10),
-        (0.25, 1, 4),
-        (1000.0, 1000, 1),
-        (1 / 3, 1, 3),
-        (33.333, 100, 3),
-        (0.02, 2, 100),
-        (0.003, 3, 1000),
-        (1e-9, 1, 1000),
+        (5, "5 requests in 1 s"), (1, "1 requests in 1 s"), (2.5, "5 requests in 2 s"), (0.1, "1 requests in 10 s"),
+        (0.25, "1 requests in 4 s"), (1000.0, "1000 requests in 1 s"), (1 / 3, "1 requests in 3 s"),
+        (33.333, "100 requests in 3 s"), (0.02, "2 requests in 100 s"), (0.003, "3 requests in 1000 s"),
+        (1e-9, "1 requests in 1000 s"), (1000.0, "10000 tokens in 10 s"), (33.333, "333 tokens in 10 s"),
     ],
-)
-def test_a_rate_is_whole_units_in_a_window(per_second: float, amount: int, seconds: int) -> None:
-    """The nearest one of at most ten seconds, so that not all comes at once; longer for slow rates."""
-    assert Rate.of("requests", per_second) == Rate("requests", amount, seconds)
-
-
-def test_tokens_have_ten_seconds() -> None:
-    """So that a request may be larger than what one second allows."""
-    assert Rate.of("tokens", 1000.0) == Rate("tokens", 10_000, 10)
-    assert Rate.of("tokens", 33.333) == Rate("tokens", 333, 10)
+)  # fmt: skip
+def test_a_rate_is_whole_units_in_a_window(per_second: float, rate: str) -> None:
+    """The nearest one of at most ten seconds, so that not all comes at once; longer for slow rates. Of tokens a request
+    may be larger than what one second allows."""
+    assert str(Rate.of("tokens" if "tokens" in rate else "requests", per_second)) == rate
 
 
 async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:
