@@ -8,14 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from peltier_adapters.errors import InputError, first_of
-from peltier_adapters.inputs import (
-    LongTexts,
-    TooManyWindows,
-    at_words,
-    encode_input,
-    encode_known,
-    encode_windows,
-)
+from peltier_adapters.inputs import LongTexts, TooManyWindows, at_words, encode_input, encode_known, encode_windows
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.text.packing import Encoded
 from peltier_backbone.text.token_places import words_at_spaces

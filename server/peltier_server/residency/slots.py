@@ -15,15 +15,7 @@ from peltier_server.context import AdapterKey
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.fetches import Fetches, Turns, succeeded
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.tiers import (
-    DeviceTier,
-    HostCache,
-    Lease,
-    MemoryBudget,
-    SlotClaim,
-    SlotEntry,
-    Verdict,
-)
+from peltier_server.residency.tiers import DeviceTier, HostCache, Lease, MemoryBudget, SlotClaim, SlotEntry, Verdict
 
 
 class Leasing:

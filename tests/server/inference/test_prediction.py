@@ -13,12 +13,7 @@ from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.fairness.shared_bound import Held
 from peltier_server.inference.answer_size import bytes_of_names
-from peltier_server.inference.prediction import (
-    BYTES_ON_THE_LOOP,
-    PIECE_BYTES,
-    json_pieces,
-    write_pieces,
-)
+from peltier_server.inference.prediction import BYTES_ON_THE_LOOP, PIECE_BYTES, json_pieces, write_pieces
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.settings import LimitSettings

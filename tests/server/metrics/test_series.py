@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.metrics.series import (
-    OTHER,
-    Histogram,
-    LabelSlots,
-    TenantLabels,
-    VersionLabels,
-    VersionMetrics,
-)
+from peltier_server.metrics.series import OTHER, Histogram, LabelSlots, TenantLabels, VersionLabels, VersionMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Theirs
 from prometheus_client.parser import text_string_to_metric_families

@@ -5,13 +5,7 @@ import asyncio
 import pytest
 from peltier_client.errors import Unavailable
 
-from tests.server.residency.fake_loader import (
-    FakeLoader,
-    Holder,
-    end,
-    make_slots,
-    settle,
-)
+from tests.server.residency.fake_loader import FakeLoader, Holder, end, make_slots, settle
 
 
 async def test_loads_get_their_room_in_the_order_they_asked() -> None:

@@ -6,13 +6,7 @@ import pytest
 from peltier_client.errors import Unavailable
 from peltier_server.residency import fetches as fetches_module
 
-from tests.server.residency.fake_loader import (
-    FakeLoader,
-    Holder,
-    end,
-    make_slots,
-    settle,
-)
+from tests.server.residency.fake_loader import FakeLoader, Holder, end, make_slots, settle
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -39,13 +40,22 @@ def batcher() -> Batcher:
     return Batcher(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=4)
 
 
+@contextmanager
+def supervised(backbone: Backbone, batcher: Batcher, metrics: Metrics | None = None) -> Iterator[WorkerSupervisor]:
+    """A runner that takes what the batcher gives; at the end it has computed all of it."""
+    started = WorkerSupervisor(backbone, batcher, metrics or Metrics(), num_threads=1)
+    started.start()
+    try:
+        yield started
+    finally:
+        batcher.close()
+        started.join(60)
+
+
 @pytest.fixture
 def runner(bert: Backbone, batcher: Batcher) -> Iterator[WorkerSupervisor]:
-    started = WorkerSupervisor(bert, batcher, Metrics(), num_threads=1)
-    started.start()
-    yield started
-    batcher.close()
-    started.join(60)
+    with supervised(bert, batcher) as started:
+        yield started
 
 
 @pytest.fixture
@@ -237,11 +247,8 @@ def long_batcher() -> Batcher:
 
 @pytest.fixture
 def both(bert: Backbone, long_batcher: Batcher) -> Iterator[WorkerSupervisor]:
-    started = WorkerSupervisor(bert, long_batcher, Metrics(), num_threads=1)
-    started.start()
-    yield started
-    long_batcher.close()
-    started.join(60)
+    with supervised(bert, long_batcher) as started:
+        yield started
 
 
 async def test_short_rows_do_not_wait_for_a_long_one(both, long_batcher, bert, rows, monkeypatch):
@@ -310,16 +317,12 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
             super().charge(tokens_by_tenant)
 
     batcher = Charging(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
-    metrics = Metrics()
-    runner = WorkerSupervisor(t5, batcher, metrics, num_threads=1)
-    runner.start()
-    row = Row(t5.tokenizer.encode("a good film"))
-    two, beams = await asyncio.gather(
-        batcher.write([row, row], [Decoding(3), Decoding(5)], Terms("a")),
-        batcher.write([row], [Decoding(4, num_beams=3)], Terms("b")),
-    )
-    batcher.close()
-    await asyncio.to_thread(runner.join, 60)
+    metrics, row = Metrics(), Row(t5.tokenizer.encode("a good film"))
+    with supervised(t5, batcher, metrics):
+        two, beams = await asyncio.gather(
+            batcher.write([row, row], [Decoding(3), Decoding(5)], Terms("a")),
+            batcher.write([row], [Decoding(4, num_beams=3)], Terms("b")),
+        )
     steps = [len(draft.ids) + (draft.finish == "stop") for draft in two.outputs]
     assert charged["a"] == sum(steps)
     assert charged["b"] % 3 == 0
@@ -338,12 +341,9 @@ async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
             steps.append(len(tickets))
 
     batcher = Learning(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
-    runner = WorkerSupervisor(t5, batcher, Metrics(), num_threads=1)
-    runner.start()
     row = Row(t5.tokenizer.encode("a good film"))
-    found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
-    batcher.close()
-    await asyncio.to_thread(runner.join, 60)
+    with supervised(t5, batcher):
+        found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
     assert passes == [2, *[0] * (len(steps) - 1)]
     assert sum(steps) == sum(len(draft.ids) + (draft.finish == "stop") for draft in found.outputs)
 
