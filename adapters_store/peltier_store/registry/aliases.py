@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from peltier_client.protocol.aliases import AliasChange
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
-from peltier_store.registry.records import AliasHistoryEntry, AliasRecord, check_name
+from peltier_store.registry.records import AliasRecord, check_name
 from peltier_store.registry.tables import ENDS_WITH_ALIAS, AliasRow, Base
 from peltier_store.registry.transactions import WriteTransaction
 
@@ -84,7 +85,7 @@ def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> 
     return sorted(named)
 
 
-def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasHistoryEntry]:
+def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasChange]:
     """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
     adapter_id = require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
@@ -92,7 +93,7 @@ def read_history(connection: Connection, tenant: str, name: str, alias: str) -> 
     if not rows:
         raise _unknown(name, alias)
     return [
-        AliasHistoryEntry(row.id, None if row.split is None else split_of(row.split), row.created_at, row.created_by)
+        AliasChange(versions=split_of(row.split or {}), created_at=row.created_at, created_by=row.created_by)
         for row in rows
     ]
 

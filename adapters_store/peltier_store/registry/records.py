@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import get_args
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
+from peltier_client.protocol.adapters import AdapterPin
 from peltier_client.protocol.administration import Scope, TenantInfo
 
 from peltier_store.registry.errors import InvalidRecord
@@ -49,24 +50,6 @@ class AliasRecord:
 
 
 @dataclass(frozen=True)
-class AliasHistoryEntry:
-    """One entry of an alias's history. A split of None is a deletion. `id` grows with time."""
-
-    id: int
-    split: Mapping[int, float] | None
-    created_at: datetime
-    created_by: str
-
-
-@dataclass(frozen=True)
-class Pin:
-    """Every replica keeps the versions that answer the adapter's bare name on its device."""
-
-    pinned_at: datetime
-    pinned_by: str
-
-
-@dataclass(frozen=True)
 class AdapterRecord:
     """One adapter with its aliases and every version that is not purged, by number."""
 
@@ -75,7 +58,7 @@ class AdapterRecord:
     is_public: bool
     versions: tuple[VersionRecord, ...]
     aliases: tuple[AliasRecord, ...]
-    pin: Pin | None = None
+    pin: AdapterPin | None = None
 
 
 @dataclass(frozen=True)

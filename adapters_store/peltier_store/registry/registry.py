@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, ParamSpec, Self, TypeVar
 
+from peltier_client.protocol.adapters import AdapterPin
 from peltier_client.protocol.administration import TenantInfo, TenantQuotas
 from sqlalchemy import URL, BigInteger, Connection, bindparam, case, select
 
@@ -29,7 +30,6 @@ from peltier_store.registry.records import (
     AliasRecord,
     AuditFilter,
     Key,
-    Pin,
     Position,
     RegistrySnapshot,
     Reservation,
@@ -248,7 +248,7 @@ class CoreRegistry(Operations):
         """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
         await self._write(actor, versions.set_public, tenant, name, public)
 
-    async def pin(self, tenant: str, name: str, *, actor: str) -> Pin:
+    async def pin(self, tenant: str, name: str, *, actor: str) -> AdapterPin:
         """Pins an adapter to the device of every replica, until `unpin`, or until all of its versions are deleted.
         Raises AdapterUnknown."""
         return await self._write(actor, versions.set_pin, tenant, name)

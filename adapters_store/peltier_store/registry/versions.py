@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from peltier_client.protocol.adapters import AdapterPin
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, insert, select, update
 
 from peltier_store.registry import aliases
@@ -19,7 +20,7 @@ from peltier_store.registry.lookup import (
     require_adapter,
     require_live,
 )
-from peltier_store.registry.records import Pin, Reservation, VersionRecord, check_text
+from peltier_store.registry.records import Reservation, VersionRecord, check_text
 from peltier_store.registry.tables import ENDS_WITH_VERSION, AdapterRow, Base, ReportRow, VersionRow
 from peltier_store.registry.tenants import require_quotas, require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.transactions import WriteTransaction
@@ -102,12 +103,12 @@ def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) 
     writing.audit(tenant, "set_public", name, public=public)
 
 
-def set_pin(writing: WriteTransaction, tenant: str, name: str) -> Pin:
+def set_pin(writing: WriteTransaction, tenant: str, name: str) -> AdapterPin:
     """Pins the adapter; a pin that is there already stays as it is."""
     adapter_id, pin = _find_pin(writing.connection, tenant, name)
     if pin is None:
-        pin = Pin(writing.at, writing.actor)
-        _write_pin(writing, adapter_id, pinned_at=pin.pinned_at, pinned_by=pin.pinned_by)
+        pin = AdapterPin(pinned_at=writing.at, pinned_by=writing.actor)
+        _write_pin(writing, adapter_id, **pin.model_dump())
         writing.audit(tenant, "pin", name)
     return pin
 
@@ -120,12 +121,12 @@ def release_pin(writing: WriteTransaction, tenant: str, name: str) -> None:
         writing.audit(tenant, "unpin", name)
 
 
-def pin_of(row: Row[*tuple[object, ...]]) -> Pin | None:
+def pin_of(row: Row[*tuple[object, ...]]) -> AdapterPin | None:
     """The pin in a row of `adapters`."""
-    return None if row.pinned_at is None else Pin(row.pinned_at, row.pinned_by)
+    return None if row.pinned_at is None else AdapterPin(pinned_at=row.pinned_at, pinned_by=row.pinned_by)
 
 
-def _find_pin(connection: Connection, tenant: str, name: str) -> tuple[int, Pin | None]:
+def _find_pin(connection: Connection, tenant: str, name: str) -> tuple[int, AdapterPin | None]:
     adapter_id = require_adapter(connection, tenant, name)
     return adapter_id, pin_of(connection.execute(select(AdapterRow.__table__).where(AdapterRow.id == adapter_id)).one())
 

@@ -16,6 +16,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import VersionNotFound
 from peltier_client.protocol.adapters import (
     Adapter,
+    AdapterPin,
     AdapterSummary,
     AdapterVersion,
     TaskOutline,
@@ -24,7 +25,7 @@ from peltier_client.protocol.adapters import (
 )
 from peltier_client.protocol.names import TaskReference
 from peltier_client.protocol.predict import AdapterRef
-from peltier_store.registry.records import AdapterRecord, AliasRecord, Pin, VersionRecord
+from peltier_store.registry.records import AdapterRecord, AliasRecord, VersionRecord
 from pydantic_core import to_json
 
 from peltier_server.context import AdapterKey, VersionLabels
@@ -193,7 +194,7 @@ class Published:
     splits: Mapping[str, TrafficSplit]
     newest: Entry
     preferred: Entry
-    pin: Pin | None = None
+    pin: AdapterPin | None = None
 
     @classmethod
     def of(cls, record: AdapterRecord, known: Self | None = None) -> Self | None:

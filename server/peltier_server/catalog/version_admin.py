@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from peltier_adapters.errors import first_of
 from peltier_client.errors import InvalidInput
+from peltier_client.protocol.adapters import AdapterPin
 from peltier_store.registry.errors import InvalidRecord, VersionUnknown
-from peltier_store.registry.records import AliasRecord, Pin
+from peltier_store.registry.records import AliasRecord
 
 from peltier_server.auth.keyring import Caller
 from peltier_server.catalog.published import Entry, split_faults
@@ -67,7 +68,7 @@ class VersionAdmin:
         """Allows or forbids other tenants to use an adapter."""
         await self._apply(self._registry.set_public(caller.tenant, name, public, actor=caller.actor))
 
-    async def pin(self, caller: Caller, name: str) -> Pin:
+    async def pin(self, caller: Caller, name: str) -> AdapterPin:
         """Pins an adapter to the device of every replica; this one has loaded it when the call returns.
 
         Raises `StorageFull` if there is no room for it, or what its load raises; then nothing is pinned.

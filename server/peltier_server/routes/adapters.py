@@ -296,8 +296,7 @@ async def deprecate_version(
 async def pin_adapter(name: str, body: PinRequest, context: Context, service: Changing) -> AdapterPin:
     """Keep the versions that answer the bare name on the device of every replica. This replica has loaded them when it
     answers."""
-    pin = await service.version_admin.pin(context.caller, name)
-    return AdapterPin.model_validate(pin, from_attributes=True)
+    return await service.version_admin.pin(context.caller, name)
 
 
 @pins.delete("/pin", status_code=204, response_class=Response, responses=scoped_errors(*_OF_CHANGES))

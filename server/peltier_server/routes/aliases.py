@@ -2,9 +2,9 @@
 
 from fastapi import Response
 from peltier_client.errors import AdapterNotFound, Conflict, Unavailable, VersionNotFound
-from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest
+from peltier_client.protocol.aliases import Alias, AliasHistory, AliasList, AliasRequest
 from peltier_client.protocol.names import check_alias
-from peltier_store.registry.records import AliasHistoryEntry, AliasRecord
+from peltier_store.registry.records import AliasRecord
 
 from peltier_server.errors import scoped_errors
 from peltier_server.http.application import Accepted, Changing, Context, Threads
@@ -33,12 +33,8 @@ async def alias_history(name: str, alias: str, context: Context, service: Accept
     """What an alias has meant, newest first, and who said so; no versions where it was deleted."""
     service.catalog.get(context.tenant, name)
     changes = await service.store.registry.alias_history(context.tenant, name, check_alias(alias))
-    page = ListPage("changes", changes, len(changes), _change_on_the_wire, lambda _: {})
+    page = ListPage("changes", changes, len(changes), lambda one: one, lambda _: {})
     return await answer_page(threads, context, page)
-
-
-def _change_on_the_wire(change: AliasHistoryEntry) -> AliasChange:
-    return AliasChange(versions=dict(change.split or {}), created_at=change.created_at, created_by=change.created_by)
 
 
 @router.get("/{alias}", responses=_OF_ONE)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from peltier_client.protocol.adapters import AdapterPin
 from peltier_client.protocol.administration import TenantQuotas
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.errors import (
@@ -15,7 +16,7 @@ from peltier_store.registry.errors import (
     VersionUnknown,
 )
 from peltier_store.registry.extensions.registry import Registry
-from peltier_store.registry.records import Pin, VersionRecord
+from peltier_store.registry.records import VersionRecord
 from peltier_store.registry.tables import VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 from sqlalchemy import update
@@ -284,7 +285,7 @@ async def test_a_report_ends_with_its_version(registry: Registry) -> None:
     assert (await registry.usage("acme")).stored_bytes == 0
 
 
-async def _pin_of(registry: Registry, name: str = "sst2") -> Pin | None:
+async def _pin_of(registry: Registry, name: str = "sst2") -> AdapterPin | None:
     (record,) = [one for one in (await registry.snapshot()).adapters if (one.tenant, one.name) == ("acme", name)]
     return record.pin
 
@@ -295,7 +296,7 @@ async def test_a_pin_is_part_of_its_adapter(registry: Registry) -> None:
     since = await registry.position()
     made = await registry.pin("acme", "sst2", actor="ann")
     (changed,) = (await registry.snapshot(since)).adapters
-    assert changed.pin == made == Pin(made.pinned_at, "ann")
+    assert changed.pin == made == AdapterPin(pinned_at=made.pinned_at, pinned_by="ann")
     assert await registry.pin("acme", "sst2", actor="bob") == made
     for _ in range(2):
         await registry.unpin("acme", "sst2", actor="bob")

@@ -104,7 +104,7 @@ async def test_a_shadow_changes_the_alias_only_when_it_is_promoted(registry, rol
     await rollouts.settle(rollout.id, "promoted", "", {}, actor="guard")
     assert await meaning(registry) == {2: 1.0}
     await registry.delete_version("acme", "sst2", 1, actor="ann")
-    assert [one.split for one in await registry.alias_history("acme", "sst2", "live")] == [{2: 1.0}, {1: 1.0}]
+    assert [one.versions for one in await registry.alias_history("acme", "sst2", "live")] == [{2: 1.0}, {1: 1.0}]
 
 
 async def test_only_the_first_decision_counts(rollouts: RolloutRegistry) -> None:

@@ -472,7 +472,7 @@ async def test_who_has_lost_a_training_publishes_nothing(registry: Registry, dea
         with pytest.raises(LeaseLost):
             await publish(registry, b"artifact", alias="live", then=ends(TrainingHold(training.id, holder)))
     history = await registry.alias_history("acme", "sst2", "live")
-    assert [one.split for one in history] == [{1: 1.0}, {2: 1.0}]
+    assert [one.versions for one in history] == [{1: 1.0}, {2: 1.0}]
 
 
 async def test_owned_files_are_deleted_with_their_training(registry: Registry) -> None:
