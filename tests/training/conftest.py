@@ -64,8 +64,10 @@ def _ranked_rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _write(path: Path, rows: Sequence[Any]) -> None:
+def write_data(path: Path, rows: Sequence[Any], columns: tuple[str, ...] = ("text",), label: str = "label") -> Data:
+    """The rows as a file for training and validation."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Data(path, path, columns, label)
 
 
 @pytest.fixture
@@ -91,8 +93,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with TASK_TYPE-train.jsonl (48 rows) and TASK_TYPE-validation.jsonl (20 rows)."""
     directory = tmp_path_factory.mktemp("toy")
     for task_type in (*_LABELS, "ranking"):
-        _write(directory / f"{task_type}-train.jsonl", _rows(task_type, 48, seed=1))
-        _write(directory / f"{task_type}-validation.jsonl", _rows(task_type, 20, seed=2))
+        write_data(directory / f"{task_type}-train.jsonl", _rows(task_type, 48, seed=1))
+        write_data(directory / f"{task_type}-validation.jsonl", _rows(task_type, 20, seed=2))
     return directory
 
 

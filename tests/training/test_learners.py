@@ -38,7 +38,7 @@ from peltier_training.report.report import Report
 from peltier_training.train import train
 from torch import Generator
 
-from tests.training.conftest import MakeRun, Train
+from tests.training.conftest import MakeRun, Train, write_data
 
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
 
@@ -172,9 +172,7 @@ def test_training_rows_are_learned(make_run: MakeRun, toy: Path, changes: dict[s
 def test_a_regression_starts_at_its_mean(make_run: MakeRun, toy: Path, tmp_path: Path):
     """As an adapter does: far from 0 a baseline has not far to go."""
     rows = [json.loads(line) for line in (toy / "regression-train.jsonl").read_text().splitlines()]
-    far = tmp_path / "far.jsonl"
-    far.write_text("".join(json.dumps(row | {"label": row["label"] + 1000}) + "\n" for row in rows))
-    data = Data(far, far, ("text",), "label")
+    data = write_data(tmp_path / "far.jsonl", [row | {"label": row["label"] + 1000} for row in rows])
     tuned = train(make_run("regression", "full", epochs=1, learning_rate=1e-9, data=data))
     assert tuned.metrics["mse"] < 2  # the labels are within 2 of each other, from 0 it were a million
 

@@ -25,7 +25,7 @@ from peltier_training.train import finish, learn, train
 from safetensors.torch import load_file
 from transformers import TrainerControl, TrainerState
 
-from tests.training.conftest import MIXTURE, MakeRun, Train, Trained, logged, proved, scores
+from tests.training.conftest import MIXTURE, MakeRun, Train, Trained, logged, proved, scores, write_data
 
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -104,9 +104,9 @@ def test_a_run_leaves_small_checkpoints(trained: Train, compacter: Trained):
 def turned(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Data:
     """A regression whose validation labels say the opposite of the training labels."""
     rows = [json.loads(line) for line in (toy / "regression-validation.jsonl").read_text().splitlines()]
-    path = tmp_path_factory.mktemp("turned") / "turned.jsonl"
-    path.write_text("".join(json.dumps(row | {"label": -4 * row["label"]}) + "\n" for row in rows))
-    return Data(toy / "regression-train.jsonl", path)
+    turned = [row | {"label": -4 * row["label"]} for row in rows]
+    data = write_data(tmp_path_factory.mktemp("turned") / "turned.jsonl", turned)
+    return replace(data, train=toy / "regression-train.jsonl")
 
 
 PATIENT = {"epochs": 12, "learning_rate": 1e-2, "metric": "mse", "patience": 2, "backbone_dropout": 0.0}
@@ -303,10 +303,9 @@ def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: 
     """Two text columns make a pair task, here on the other family."""
     words = ("good", "bad")
     rows = [{"one": one, "two": two, "same": str(one == two)} for one in words for two in words]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 8))
-    run = make_run(backbone=roberta.name, epochs=1)
-    train(replace(run, data=Data(path, path, ("one", "two"), "same")))
+    data = write_data(tmp_path / "pairs.jsonl", rows * 8, ("one", "two"), "same")
+    run = make_run(backbone=roberta.name, epochs=1, data=data)
+    train(run)
     manifest = proved(run, roberta).manifest
     assert (manifest.task.inputs, manifest.task.labels) == ("pair", ("False", "True"))
     assert {type(golden.input) for golden in manifest.golden} == {tuple}

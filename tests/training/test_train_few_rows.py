@@ -1,6 +1,5 @@
 """The shortest trainings that are accepted end in an adapter that does something; others are refused at once."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,10 @@ from peltier_backbone.backbone import Backbone
 from peltier_training.config.preparation import prepare
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import EmbeddingOptions
-from peltier_training.data.data import Data
 from peltier_training.errors import TrainingError
 from peltier_training.train import train
 
-from tests.training.conftest import MakeRun, proved
+from tests.training.conftest import MakeRun, proved, write_data
 from tests.training.test_train_t5 import SMALL
 
 WORDS = ("good", "bad", "good", "bad")
@@ -61,9 +59,8 @@ def make_few(make_run: MakeRun, tmp_path: Path) -> MakeRun:
 
     def make(kind: str, preset: str, rows: Sequence[Mapping[str, Any]] | None = None, **changes: Any) -> Run:
         own, columns = ROWS[kind]
-        path = tmp_path / "few.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in (own if rows is None else rows)))
-        return make_run(kind, preset, data=Data(path, path, columns, "label"), **{"epochs": 1, **changes})
+        data = write_data(tmp_path / "few.jsonl", own if rows is None else rows, columns)
+        return make_run(kind, preset, data=data, **{"epochs": 1, **changes})
 
     return make
 

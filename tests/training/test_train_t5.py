@@ -1,7 +1,5 @@
 """Whole runs on a small random T5."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from peltier_training.data.data import Data
 from peltier_training.evaluate.adapters import evaluate
 from peltier_training.train import train
 
-from tests.training.conftest import MIXTURE, MakeRun, Train, proved, scores
+from tests.training.conftest import MIXTURE, MakeRun, Train, proved, scores, write_data
 
 TYPES = ("classification", "regression", "text2text")
 SMALL = {
@@ -111,10 +109,8 @@ def test_the_loss_may_choose_the_epoch(make_t5_run: MakeRun):
 @pytest.fixture
 def words(tmp_path: Path) -> Data:
     """Targets of one word."""
-    path = tmp_path / "words.jsonl"
     rows = [{"text": f"a {word} film", "label": word} for word in ("good", "bad") * 12]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Data(path, path)
+    return write_data(tmp_path / "words.jsonl", rows)
 
 
 def test_the_loss_decides_where_a_metric_never_rises(make_t5_run: MakeRun, words: Data):
@@ -141,9 +137,8 @@ def test_texts_of_one_word_are_learnt(make_t5_run: MakeRun, words: Data, metric:
 def test_pairs_fill_a_template(make_t5_run: MakeRun, t5: Backbone, tmp_path: Path):
     """Two text columns, one text for the backbone."""
     rows = [{"one": one, "two": two, "same": str(one == two)} for one in ("good", "bad") for two in ("good", "bad")]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 4))
-    run = replace(make_t5_run(preset="houlsby", epochs=1), data=Data(path, path, ("one", "two"), "same"))
+    data = write_data(tmp_path / "pairs.jsonl", rows * 4, ("one", "two"), "same")
+    run = make_t5_run(preset="houlsby", epochs=1, data=data)
     train(run)
     task = proved(run, t5).manifest.task
     assert task.render("good", "bad") == ("sentence1: good sentence2: bad",)

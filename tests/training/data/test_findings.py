@@ -1,18 +1,18 @@
 """Examples that may not mean what they say."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.data.data import Data, read_labelled
+from peltier_training.data.data import read_labelled
 from peltier_training.data.findings import find_doubts
+
+from tests.training.conftest import write_data
 
 
 def doubts(folder: Path, *rows: tuple[Any, Any]) -> list[str]:
-    path = folder / "a.jsonl"
-    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
-    return list(find_doubts(read_labelled(Data(path, path), "token-classification")))
+    data = write_data(folder / "a.jsonl", [{"text": text, "label": label} for text, label in rows])
+    return list(find_doubts(read_labelled(data, "token-classification")))
 
 
 def test_entities_within_a_word_are_told(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from peltier_training.data.gold import (
 )
 from peltier_training.errors import TrainingError
 
+from tests.training.conftest import write_data
+
 TEXT = "Ada Lovelace met Babbage in London"
 WORDS = TEXT.split()
 ENTITIES = (GoldEntity(0, 12, "person"), GoldEntity(17, 24, "person"), GoldEntity(28, 34, "place"))
@@ -28,9 +31,8 @@ SPANS = [entity._asdict() for entity in ENTITIES]
 
 def read(folder, *rows, labels=None, skip=False) -> list[Example]:
     """The training rows of a file."""
-    path = folder / "a.jsonl"
-    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
-    data = Data(path, path, labels=labels, skip_bad_rows=skip)
+    data = write_data(folder / "a.jsonl", [{"text": text, "label": label} for text, label in rows])
+    data = replace(data, labels=labels, skip_bad_rows=skip)
     return list(read_labelled(data, "token-classification").train.examples)
 
 

@@ -1,6 +1,5 @@
 """Steps that are divided into several passes."""
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,7 @@ from peltier_training.fit.passes import PassMemory, Size
 from peltier_training.fit.trainer import AdapterTrainer
 from peltier_training.train import learn
 
-from tests.training.conftest import MIXTURE
+from tests.training.conftest import MIXTURE, write_data
 
 MakeRun = Callable[..., Run]
 # One item alone: every other bound divides a step less.
@@ -188,9 +187,7 @@ def test_blocks_below_the_first_one_keep_nothing(make_run, bert, monkeypatch):
 def _pairs(folder: Path) -> Data:
     draw, words = random.Random(0), ("a", "film", "the", "plot", "is", "very", "actor", "and", "good", "bad")
     rows = [{"text": " ".join(draw.choices(words, k=5)), "pair": " ".join(draw.choices(words, k=7))} for _ in range(40)]
-    path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Data(path, path, ("text", "pair"))
+    return write_data(folder / "pairs.jsonl", rows, ("text", "pair"))
 
 
 def test_a_step_below_the_bound_is_one_pass(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
