@@ -16,6 +16,7 @@ from peltier_backbone.text.packing import Encoded
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
+from tests.support.parity import distance, draw_rows, ours, save
 from tests.support.published_configs import CONFIG_FILES
 
 LENGTHS = (1, 2, 17, 33, 5)
@@ -59,18 +60,11 @@ def _create(file: Mapping[str, Any]) -> PreTrainedModel:
     return model.eval()
 
 
-def _load(model: PreTrainedModel, file: Mapping[str, Any], directory: Path, tokenizer: Path, dtype: str) -> Backbone:
+def _load(model: PreTrainedModel, file: Mapping[str, Any], directory: Path, tokenizer: Path) -> Backbone:
     """The checkpoint with the published file as its configuration."""
-    model.save_pretrained(directory)
+    save(model, directory, tokenizer)
     (directory / "config.json").write_text(json.dumps(file))
-    (directory / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
-    return load_backbone(str(directory), dtype=dtype)
-
-
-def _rows(lengths: tuple[int, ...], config: BackboneConfig) -> list[Encoded]:
-    generator = torch.Generator().manual_seed(0)
-    ids = [torch.randint(5, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
-    return [Encoded(tuple(row), tuple(int(config.typed and at % 3 > 1) for at in range(len(row)))) for row in ids]
+    return load_backbone(str(directory))
 
 
 @torch.inference_mode()
@@ -86,11 +80,10 @@ def _encode(model: PreTrainedModel, rows: list[Encoded], config: BackboneConfig)
 def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokenizer: Path, *, longest: int) -> None:
     file = _reduced(CONFIG_FILES[name], sizes)
     model = _create(file)
-    backbone = _load(model, file, directory, tokenizer, "float32")
-    rows = _rows((*LENGTHS, min(backbone.config.max_tokens, longest)), backbone.config)
-    with torch.inference_mode():
-        found = backbone.encode(backbone.pack(rows))
-    torch.testing.assert_close(found, _encode(model, rows, backbone.config), atol=1e-4, rtol=0)
+    backbone = _load(model, file, directory, tokenizer)
+    config = backbone.config
+    rows = draw_rows((*LENGTHS, min(config.max_tokens, longest)), config.vocab_size, typed=config.typed)
+    assert distance(ours(backbone, rows), _encode(model, rows, config)) < 1e-4
 
 
 @pytest.mark.parametrize("name", _of_kinds(ENCODERS))
@@ -114,8 +107,8 @@ def _assert_text_parity(name: str, sizes: Mapping[str, int], directory: Path, to
     if not file.get("tie_word_embeddings", True):
         model.lm_head.weight = torch.nn.Parameter(0.05 * torch.randn_like(model.shared.weight))
         model.config.tie_word_embeddings = False  # as published; transformers 5 forgets it
-    backbone = _load(model, file, directory, tokenizer, "float32")
-    rows = _rows((1, 33, 5), backbone.config)
+    backbone = _load(model, file, directory, tokenizer)
+    rows = draw_rows((1, 33, 5), backbone.config.vocab_size)
     texts = torch.tensor([[0, *row.ids[:4], *[7] * (4 - len(row.ids[:4]))] for row in rows])
     packed, t5 = backbone.pack(rows), backbone.t5
     memory = t5.project_kv(packed, t5.encode(packed))

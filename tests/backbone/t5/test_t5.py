@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from tests.support.decoder import arrange, decode
+from tests.support.parity import distance, draw_rows, save
 
 LENGTHS = (1, 2, 3, 7, 16, 31, 150, 5, 5)
 V1 = {"d_model": 48, "d_kv": 12, "num_heads": 4, "d_ff": 64, "num_layers": 3, "num_decoder_layers": 2}
@@ -59,15 +60,8 @@ def pair(
 ) -> tuple[PreTrainedModel, Path]:
     """A random model of transformers, and its checkpoint."""
     model, directory = _random_model(request.param), tmp_path_factory.mktemp("t5")
-    model.save_pretrained(directory)
-    (directory / "tokenizer.json").write_bytes((t5_directory / "tokenizer.json").read_bytes())
+    save(model, directory, t5_directory)
     return model, directory
-
-
-def _rows(lengths: tuple[int, ...] = LENGTHS) -> list[Encoded]:
-    generator = torch.Generator().manual_seed(0)
-    ids = [torch.randint(3, 100, (length,), generator=generator).tolist() for length in lengths]
-    return [Encoded(tuple(row), (0,) * len(row)) for row in ids]
 
 
 def _padded(rows: list[Encoded]) -> dict[str, Tensor]:
@@ -80,10 +74,6 @@ def _texts(num_rows: int, length: int = 24) -> Tensor:
     """Decoder inputs, the start token first."""
     texts = torch.randint(1, 100, (num_rows, length), generator=torch.Generator().manual_seed(1))
     return texts.index_fill(1, torch.tensor([0]), 0)
-
-
-def _distance(one: Tensor, other: Tensor) -> float:
-    return float((one.double() - other.double()).abs().max())
 
 
 @torch.inference_mode()
@@ -105,17 +95,17 @@ def _ours(backbone: Backbone, rows: list[Encoded], texts: Tensor) -> tuple[Tenso
 def test_float32_equals_transformers(pair: tuple[PreTrainedModel, Path]):
     """Encoder states and teacher-forced logits differ by rounding alone, always by less than 1e-4."""
     model, directory = pair
-    rows, texts = _rows(), _texts(len(LENGTHS))
+    rows, texts = draw_rows(LENGTHS, 100), _texts(len(LENGTHS))
     for found, theirs in zip(
         _ours(load_backbone(str(directory)), rows, texts), _reference(model, rows, texts), strict=True
     ):
-        assert _distance(found, theirs) < 1e-4
+        assert distance(found, theirs) < 1e-4
 
 
 def test_bfloat16_is_as_exact_as_transformers(pair: tuple[PreTrainedModel, Path]):
     """In bfloat16 we are as near to the float64 result of the rounded weights as transformers in bfloat16 is."""
     directory = pair[1]
-    rows, texts = _rows(), _texts(len(LENGTHS))
+    rows, texts = draw_rows(LENGTHS, 100), _texts(len(LENGTHS))
     ours = _ours(load_backbone(str(directory), dtype="bfloat16"), rows, texts)
     model = AutoModelForSeq2SeqLM.from_pretrained(directory, dtype=torch.bfloat16).eval()
     theirs = _reference(model, rows, texts)
@@ -130,7 +120,7 @@ def test_bfloat16_is_as_exact_as_transformers(pair: tuple[PreTrainedModel, Path]
 def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: str):
     """A text fed token by token has the states that it has at once, to rounding: a thousandth of bfloat16's range."""
     backbone = load_backbone(str(pair[1]), dtype=dtype)
-    rows, texts = _rows(), _texts(len(LENGTHS))
+    rows, texts = draw_rows(LENGTHS, 100), _texts(len(LENGTHS))
     packed, model = backbone.pack(rows), backbone.t5
     memory = model.project_kv(packed, backbone.encode(packed))
     forced = decode(backbone, Targets.create(texts.tolist(), None, backbone.device), memory)
@@ -139,7 +129,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: 
     steps = torch.stack([arrange(backbone, slots, cache)(column) for column in texts.t()], 1).flatten(0, 1)
     assert steps.dtype == backbone.dtype
     if dtype == "float32":
-        assert _distance(steps, forced) < 1e-4
+        assert distance(steps, forced) < 1e-4
     else:
         assert (steps.double() - forced.double()).norm() < 0.05 * forced.double().norm()
 
@@ -148,7 +138,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: 
 def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     """32 greedy steps write what transformers' `generate` writes, with its logits to 1e-4."""
     model, directory = pair
-    backbone, rows = load_backbone(str(directory)), _rows()
+    backbone, rows = load_backbone(str(directory)), draw_rows(LENGTHS, 100)
     model.generation_config.eos_token_id = None  # no row ends early
     theirs = model.generate(
         **_padded(rows), max_new_tokens=32, do_sample=False, output_logits=True, return_dict_in_generate=True
@@ -160,7 +150,7 @@ def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     texts = [tokens]
     for logits in theirs.logits:
         found = backbone.t5.logits(arrange(backbone, slots, cache)(tokens))
-        assert _distance(found, logits) < 1e-4
+        assert distance(found, logits) < 1e-4
         tokens = found.argmax(-1)
         texts.append(tokens)
     assert torch.equal(torch.stack(texts, 1), theirs.sequences)
@@ -172,14 +162,14 @@ def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
 def test_rows_do_not_see_their_neighbours(name: str, request: pytest.FixtureRequest):
     """A row's states, in the encoder and in the decoder, are the same alone and between rows of any length."""
     backbone = request.getfixturevalue(name)
-    rows, texts = _rows((1, 2, 40, 7, 7)), _texts(5)
+    rows, texts = draw_rows((1, 2, 40, 7, 7), 100), _texts(5)
     rows = [Encoded(tuple(token % 58 for token in row.ids), row.types) for row in rows]
     states, logits = _ours(backbone, rows, texts % 58)
     starts = backbone.pack(rows).starts
     for row in range(5):
         alone = _ours(backbone, [rows[row]], texts[[row]] % 58)
-        assert _distance(states[starts[row] : starts[row + 1]], alone[0]) < 1e-5
-        assert _distance(logits.view(5, 24, -1)[row], alone[1]) < 1e-5
+        assert distance(states[starts[row] : starts[row + 1]], alone[0]) < 1e-5
+        assert distance(logits.view(5, 24, -1)[row], alone[1]) < 1e-5
 
 
 def test_norms_are_all_there(t5: Backbone):
