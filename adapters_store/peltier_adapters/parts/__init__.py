@@ -54,13 +54,10 @@ def _lower(parts: Parts, tensors: PartTensors, context: LoweringContext) -> Iter
             yield from kind.lower(part, under(f"{part.kind}.", tensors), context)
 
 
-def _lacks_pooler(backbone: Backbone) -> bool:
-    return not backbone.config.generates and backbone.bert.pooler is None
-
-
 def init_tensors(parts: Parts, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """Fresh float32 tensors of a whole adapter, named `part.tensor`."""
-    users = pooler_users(parts) if _lacks_pooler(backbone) else []
+    lacks_pooler = not backbone.config.generates and backbone.bert.pooler is None
+    users = pooler_users(parts) if lacks_pooler else []
     if users:
         raise AdapterError(
             f"part {users[0]!r} needs a pooler, which backbone {backbone.name!r} does not have; set pooling to 'first' "
