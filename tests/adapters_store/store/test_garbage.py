@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from peltier_store import garbage
@@ -193,19 +194,10 @@ async def test_a_cancelled_collection_keeps_no_claims(registry, tmp_path, monkey
         await registry.reserve(digest)
 
 
-class Watch:
-    """A collector's watch, which stands still but for what the test adds."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    watch = Watch()
+def watch(monkeypatch):
+    """A collector's watch, which stands still but for what the test adds."""
+    watch = SimpleNamespace(seconds=0.0, monotonic=lambda: watch.seconds)
     monkeypatch.setattr(garbage, "time", watch)
     return watch
 

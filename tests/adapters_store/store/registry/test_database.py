@@ -5,7 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -83,18 +82,12 @@ def test_a_log_may_be_moved_into_the_file_meanwhile(path: Path, monkeypatch: pyt
     assert len(sizes) > at
 
 
-@pytest.fixture
-def retried() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """`retried(call)`: something is tried again only after this call."""
-    yield lambda call: set_on_retry_hooks([lambda _: call()])
-    set_on_retry_hooks(None)
-
-
-def test_the_write_ahead_log_waits_for_another_writer(tmp_path, retried):
+def test_the_write_ahead_log_waits_for_another_writer(tmp_path, request):
     """SQLite refuses to change the mode while another process writes, so opening tries again."""
+    request.addfinalizer(lambda: set_on_retry_hooks(None))
     with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        retried(lambda: writer.execute("ROLLBACK"))
+        set_on_retry_hooks([lambda _: writer.execute("ROLLBACK")])
         _keep_write_ahead_log(tmp_path / "registry.db")
         assert not writer.in_transaction
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
