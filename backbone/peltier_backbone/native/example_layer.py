@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
     ACTIVATIONS,
+    NativeGate,
     NativeNormWeights,
     NativeProgram,
     place_op,
@@ -46,19 +47,22 @@ class Sizes(NamedTuple):
 
 
 class _Adapter(NamedTuple):
-    """A bottleneck, the same after attention and after the feed-forward layer, a norm, and a prefix."""
+    """A bottleneck, the same after attention and after the feed-forward layer, a norm, and a gated prefix."""
 
     down: Tensor  # [hidden, bottleneck]
     up: Tensor  # [bottleneck, hidden]
     bias: Tensor
     norm: Tensor
     prefix: Tensor  # [2 (keys, values), heads, prefix, head size]
+    gate: Tensor  # [hidden]
 
     @classmethod
     def draw(cls, sizes: Sizes, width: int) -> "_Adapter":
         hidden = sizes.hidden
         prefix = draw(2, sizes.heads, sizes.prefix, hidden // sizes.heads)
-        return cls(draw(hidden, width), draw(width, hidden), draw(hidden), draw(hidden) + 1, prefix)
+        return cls(
+            draw(hidden, width), draw(width, hidden), draw(hidden), draw(hidden) + 1, prefix, draw(hidden, 1)[:, 0]
+        )
 
 
 def draw(*shape: int) -> Tensor:
@@ -132,14 +136,17 @@ class ExampleLayer:
         heads = qkv.float().view(len(qkv), num + 2 * shared, -1).transpose(0, 1)
         adapters = [one for (rows, _), one in zip(sizes.groups, self._adapters, strict=True) for _ in range(rows)]
         contexts = []
-        for piece, adapter in zip(torch.split(heads, list(sizes.lengths), 1), adapters, strict=True):
+        lengths = list(sizes.lengths)
+        pieces = zip(torch.split(heads, lengths, 1), torch.split(self._x, lengths), adapters, strict=True)
+        for piece, x, adapter in pieces:
             query, key, value = torch.split(piece, [num, shared, shared])
             if sizes.turned:
                 query, key = self._turn(query), self._turn(key)
             if sizes.sharing > 1:
-                key, value = (x.repeat_interleave(sizes.sharing, 0) for x in (key, value))
+                key, value = (one.repeat_interleave(sizes.sharing, 0) for one in (key, value))
             if sizes.prefix and adapter is not None:
-                key, value = (torch.cat(pair, 1) for pair in zip(adapter.prefix, (key, value), strict=True))
+                prefix = adapter.prefix * (x.float() @ adapter.gate + adapter.bias[0]).sigmoid().mean()
+                key, value = (torch.cat(pair, 1) for pair in zip(prefix, (key, value), strict=True))
             seen = self._seen(query.shape[1], key.shape[1]) if sizes.window else None
             contexts.append(F.scaled_dot_product_attention(query, key, value, seen, scale=self._scale))
         return torch.cat(contexts, 1).transpose(0, 1).flatten(1).to(qkv.dtype)
@@ -175,7 +182,8 @@ def _program(adapter: _Adapter) -> NativeProgram:
     ops = [place_op(STACK_SITES.index(site), steps) for site in _SITES]
     if adapter.prefix.numel():
         keys, values = adapter.prefix
-        ops.append(place_prefix(STACK_SITES.index("prefix"), keys, values, None))
+        gate = NativeGate(vector(adapter.gate), vector(adapter.bias[:1]), 1, 0)
+        ops.append(place_prefix(STACK_SITES.index("prefix"), keys, values, gate))
     norms = {index: NativeNormWeights(vector(adapter.norm), vector(None)) for index in range(2)}
     return NativeProgram(ops, len(STACK_SITES), norms, 2, adapter)
 
