@@ -48,19 +48,19 @@ _OF_THE_CLIENT = (
 )  # fmt: skip
 
 PARTS = {
-    "server": Part("server/peltier_server", 16_500, 121, _OF_THE_SERVER),
-    "server, extensions": Part("server/peltier_server", 5_500, 68, _OF_THE_SERVER, is_core=False),
-    "client": Part("client/peltier_client", 7_100, 61, _OF_THE_CLIENT),
-    "client, extensions": Part("client/peltier_client", 3_400, 27, _OF_THE_CLIENT, is_core=False),
-    "store": Part("adapters_store/peltier_store", 5_000, 40, _OF_THE_STORE),
-    "store, extensions": Part("adapters_store/peltier_store", 2_400, 15, _OF_THE_STORE, is_core=False),
-    "adapters": Part("adapters_store/peltier_adapters", 11_300, 108, _OF_THE_ADAPTERS),
-    "adapters, extensions": Part("adapters_store/peltier_adapters", 3_600, 28, _OF_THE_ADAPTERS, is_core=False),
-    "backbone": Part("backbone/peltier_backbone", 8_300, 95),
+    "server": Part("server/peltier_server", 16_100, 112, _OF_THE_SERVER),
+    "server, extensions": Part("server/peltier_server", 5_400, 65, _OF_THE_SERVER, is_core=False),
+    "client": Part("client/peltier_client", 6_800, 60, _OF_THE_CLIENT),
+    "client, extensions": Part("client/peltier_client", 3_300, 27, _OF_THE_CLIENT, is_core=False),
+    "store": Part("adapters_store/peltier_store", 4_800, 38, _OF_THE_STORE),
+    "store, extensions": Part("adapters_store/peltier_store", 2_200, 14, _OF_THE_STORE, is_core=False),
+    "adapters": Part("adapters_store/peltier_adapters", 11_200, 103, _OF_THE_ADAPTERS),
+    "adapters, extensions": Part("adapters_store/peltier_adapters", 3_600, 26, _OF_THE_ADAPTERS, is_core=False),
+    "backbone": Part("backbone/peltier_backbone", 7_900, 83),
     "training": Part("training", 6_400, 44, tuple(f"peltier_training/{one}" for one in _OF_TRAINING)),
-    "training, extensions": Part("training/peltier_training", 5_600, 39, _OF_TRAINING, is_core=False),
-    "benchmarks": Part("benchmarks", 9_200, 94),
-    "tests": Part("tests", 86_400, 591),
+    "training, extensions": Part("training/peltier_training", 5_500, 37, _OF_TRAINING, is_core=False),
+    "benchmarks": Part("benchmarks", 9_000, 91),
+    "tests": Part("tests", 79_900, 539),
 }
 
 
