@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from peltier_adapters.errors import sentences
 from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.spec.lora import ALL_LINEAR
 from peltier_adapters.spec.tasks import EMBEDDING_TYPES, TaskType
@@ -73,7 +72,7 @@ class RequestedTraining(BaseModel):
         try:
             found = cls.model_validate(given)
         except ValidationError as error:
-            raise TrainingError(sentences(error)[0]) from None
+            raise TrainingError(_explain(error, "the request")) from None
         if found.budget.steps is not None and found.budget.minutes is not None:
             raise TrainingError("the budget has steps and minutes; it has one of them")
         return found
@@ -234,7 +233,14 @@ def _create(kind: type[T], values: Mapping[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
-        raise TrainingError(sentences(error)[0]) from None
+        raise TrainingError(_explain(error, "the settings")) from None
+
+
+def _explain(error: ValidationError, whole: str) -> str:
+    first = error.errors()[0]
+    place = ".".join(part for part in first["loc"] if isinstance(part, str))
+    rule = first["msg"].removeprefix("Value error, ")
+    return f"{place or whole} is {shown(first['input'])}: {rule[:1].lower()}{rule[1:]}"
 
 
 def prepare_request(
