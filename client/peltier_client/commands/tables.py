@@ -20,6 +20,7 @@ from peltier_client.protocol.predict import Term
 _GAP = 2
 _PIPE_WIDTH = 1_000_000
 _NARROWEST_COLUMN = len("2026-11-21")  # of wrapped values
+_LONGEST_WORD = 24  # characters of a word that is not split where there is room
 _MAX_SHOWN_VALUES = 4
 
 
@@ -38,22 +39,48 @@ def show(
     console = console or Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
-    widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
-    least = sum(
-        width if name in whole else min(width, _NARROWEST_COLUMN) for name, width in zip(names, widths, strict=True)
-    )
-    if least + _GAP * (len(names) - 1) > console.width:
+    widths = _fit(names, rows, whole, cut, console.width - _GAP * (len(names) - 1))
+    if widths is None:
         console.print(_list(names, rows), highlight=False)
         return
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
-    for name in names:
-        table.add_column(Text(name, overflow="fold"), no_wrap=name in whole, overflow="fold")
+    for name, width in zip(names, widths, strict=True):
+        table.add_column(Text(name, overflow="fold"), width=width, overflow="fold")
     for row in rows:
         cells = zip(names, row, strict=True)
         table.add_row(
             *(Text(cell, no_wrap=True, overflow="ellipsis") if name in cut else Text(cell) for name, cell in cells)
         )
     console.print(table, highlight=False)
+
+
+def _fit(
+    names: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str], cut: Collection[str], room: int
+) -> list[int] | None:
+    """The widths of the columns, the widest of which are narrowed alike until all have room; None if there is too
+    little. Words of up to 24 characters stay whole where there is room."""
+    columns = list(zip(names, *rows, strict=True))
+    wanted = [_widest(column) for column in columns]
+    for longest_word in (_LONGEST_WORD, _NARROWEST_COLUMN):
+        least = [
+            max(
+                _widest(name.split()),
+                _widest(values) if name in whole else min(_widest(values), _NARROWEST_COLUMN),
+                0 if name in cut else min(_widest(" ".join(values).split()), longest_word),
+            )
+            for name, *values in columns
+        ]
+        if sum(least) > room:
+            continue
+        for level in range(min(room, max(wanted)), 0, -1):
+            widths = [min(most, max(own, level)) for most, own in zip(wanted, least, strict=True)]
+            if sum(widths) <= room:
+                return widths
+    return None
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
 
 
 def _list(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from peltier_client.commands.tables import show
+from peltier_client.protocol.administration import TenantQuotas
 from rich.console import Console
 
 from tests.client.conftest import KEY, QUOTAS, TENANT, VERSION, adapter, alias, outlined, summary
@@ -125,10 +126,10 @@ NAMES = ("name", "at", "digest", "count")
 ROWS = [("a" * 63, "2026-11-21 10:00", "0123456789abcdef" * 4, "12"), ("short [b]name", "", "z" * 64, "1")]
 
 
-def shown(width, rows=ROWS):
+def shown(width, rows=ROWS, names=NAMES):
     """The lines on a terminal of so many columns, or in a pipe."""
     console = Console(file=StringIO(), width=width, force_terminal=width is not None, color_system=None)
-    show(NAMES, rows, whole=("count",), cut=("digest",), console=console)
+    show(names, rows, whole=("count",), cut=("digest",), console=console)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
@@ -148,6 +149,27 @@ def test_a_narrow_terminal_wraps_and_cuts(width: int) -> None:
     assert any("12" in line.split() for line in lines)
     assert all(word in " ".join(lines) for word in ("2026-11-21", "10:00", "name", "digest", "a" * 10))
     assert any(line.endswith("…") or "… " in line for line in lines)
+
+
+SHORT = ("tenant", *(name.replace("_", " ") for name in TenantQuotas.model_fields))
+
+
+@pytest.mark.parametrize(
+    ("width", "names", "row"),
+    [
+        (110, SHORT, ("acme", *["1,000,000"] * (len(SHORT) - 1))),
+        (
+            70,
+            ("alias", "means", "since", "by"),
+            ("live", "version 1 (0.9), version 2 (0.1)", "2026-11-21 10:00", "oidc:someone@example.com"),
+        ),
+    ],
+)
+def test_a_table_that_has_room_keeps_words_whole(width, names, row):
+    """Of up to 24 characters; names are wrapped between words."""
+    lines = shown(width, [row], names)
+    assert any(line.startswith(f"{row[0]} ") for line in lines)
+    assert set(" ".join([*names, *row]).split()) <= set(" ".join(lines).split())
 
 
 def test_too_many_columns_become_a_list() -> None:
