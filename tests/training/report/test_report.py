@@ -15,8 +15,11 @@ from peltier_client.protocol.reports import TrainingReport
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
 from peltier_training.evaluate.adapters import evaluate
+from peltier_training.report.answers import LabelScores
+from peltier_training.report.cost import Cost, ParameterCounts
 from peltier_training.report.page import render, report_paths
 from peltier_training.report.report import Report
+from pydantic import ValidationError
 
 from tests.training.conftest import COMPACTER, MIXTURE, Train, Trained
 
@@ -144,3 +147,10 @@ def test_experts_are_counted_as_trained(trained: Train):
     up = config.num_layers * (8 * 48 + 48)
     assert parameters.trained.parameters == served["bottleneck"] + up + served["head"]
     assert parameters.trained.percent == pytest.approx(100 * parameters.trained.parameters / config.num_parameters)
+
+
+@pytest.mark.parametrize("kind", [Cost, ParameterCounts, LabelScores])
+def test_a_misspelt_keyword_is_refused(kind):
+    """Servers drop what they do not know of a report, and the training that writes it does not."""
+    with pytest.raises(ValidationError, match="thread\n  Extra inputs are not permitted"):
+        kind(thread=1)

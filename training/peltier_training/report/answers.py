@@ -116,7 +116,7 @@ def _spread(num: int, most: int) -> list[int]:
     return list(range(num)) if num <= most else [number * num // most for number in range(most)]
 
 
-class LabelScores(ReportLabel):
+class LabelScores(ReportLabel, extra="forbid"):
     """Precision, recall and F1 of one label. `rows` are its validation rows, or its entities in them. Precision is None
     for a label that was never predicted, recall for one without rows, and F1 if both are None."""
 

@@ -15,7 +15,7 @@ from peltier_training.fit.trainer import History
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
 
 
-class Cost(ReportCost):
+class Cost(ReportCost, extra="forbid"):
     """`threads` counts CPU threads. `seconds_per_epoch` covers training without validation, None if a resumed run had
     no epoch left. `total_seconds` is the time from the start to the artifact, or to a baseline's metrics.
 
@@ -54,7 +54,7 @@ def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-class ParameterCounts(ReportParameters):
+class ParameterCounts(ReportParameters, extra="forbid"):
     """`total` excludes the head, as in the papers; `trained` counts the optimizer's parameters, including the head, all
     experts of AdaMix and the MLP of a prefix."""
 
