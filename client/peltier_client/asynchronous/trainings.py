@@ -55,13 +55,13 @@ class AsyncTrainings:
         while True:
             is_open = False
             try:
-                response, reader = await self._sender.open(read_events(training_id, last))
+                response, event_reader = await self._sender.open(read_events(training_id, last))
                 is_open = True
-                async with aclosing(self._receive(response, reader)) as events:
+                async with aclosing(self._receive(response, event_reader)) as events:
                     async for event in events:
                         last = event.id
                         yield event
-                if reader.is_complete:
+                if event_reader.is_complete:
                     return
                 pause = patience.pause()
             except PeltierError as error:
@@ -100,13 +100,15 @@ class AsyncTrainings:
         pages = self._sender.pages(page_request("/v1/trainings", TrainingList, **query))
         return (training async for page in pages for training in page.trainings)
 
-    async def _receive(self, response: httpx2.Response, reader: EventReader) -> AsyncGenerator[TrainingEvent, None]:
+    async def _receive(
+        self, response: httpx2.Response, event_reader: EventReader
+    ) -> AsyncGenerator[TrainingEvent, None]:
         async with aclosing(response):
-            if reader.is_complete:
+            if event_reader.is_complete:
                 return
             try:
                 async for sent in httpx2.EventSource(response):
-                    if (event := reader.read(sent)) is not None:
+                    if (event := event_reader.read(sent)) is not None:
                         yield event
             except httpx2.RequestError as error:
                 raise self._sender.connection.failure(error) from error

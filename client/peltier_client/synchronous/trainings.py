@@ -56,13 +56,13 @@ class Trainings:
         while True:
             is_open = False
             try:
-                response, reader = self._sender.open(read_events(training_id, last))
+                response, event_reader = self._sender.open(read_events(training_id, last))
                 is_open = True
-                with closing(self._receive(response, reader)) as events:
+                with closing(self._receive(response, event_reader)) as events:
                     for event in events:
                         last = event.id
                         yield event
-                if reader.is_complete:
+                if event_reader.is_complete:
                     return
                 pause = patience.pause()
             except PeltierError as error:
@@ -101,13 +101,13 @@ class Trainings:
         pages = self._sender.pages(page_request("/v1/trainings", TrainingList, **query))
         return (training for page in pages for training in page.trainings)
 
-    def _receive(self, response: httpx2.Response, reader: EventReader) -> Generator[TrainingEvent, None]:
+    def _receive(self, response: httpx2.Response, event_reader: EventReader) -> Generator[TrainingEvent, None]:
         with closing(response):
-            if reader.is_complete:
+            if event_reader.is_complete:
                 return
             try:
                 for sent in httpx2.EventSource(response):
-                    if (event := reader.read(sent)) is not None:
+                    if (event := event_reader.read(sent)) is not None:
                         yield event
             except httpx2.RequestError as error:
                 raise self._sender.connection.failure(error) from error
