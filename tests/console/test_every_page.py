@@ -71,7 +71,6 @@ def test_an_unknown_page_leads_back(open_tab: Open) -> None:
     expect(visitor.main).to_contain_text("There is no such page")
 
 
-pytestmark = [needs_chromium, pytest.mark.slow]
 STEPS = ("Adapters", "Upload", "Live", "Playground")
 
 

@@ -49,9 +49,6 @@ def test_a_search_finds_one_of_ten_thousand(open_tab: Open, site: Site) -> None:
     expect(page.get_by_role("table", name="Adapters").get_by_role("link")).to_have_text([name_of(7123)])
 
 
-pytestmark = [needs_chromium, pytest.mark.slow]
-
-
 def test_a_new_key_is_shown_once_and_works_until_it_is_revoked(open_tab: Open, site: Site) -> None:
     """Its text is only in the dialog after its creation."""
     visitor = open_tab()
@@ -81,7 +78,6 @@ def test_the_audit_log_shows_who_did_it(open_tab: Open, site: Site) -> None:
     expect(page.locator("main")).to_contain_text("banking77")
 
 
-pytestmark = [needs_chromium, pytest.mark.slow]
 ROWS = Path(__file__).parents[2] / "examples" / "data" / "banking77" / "validation.jsonl.gz"
 
 
@@ -119,9 +115,6 @@ def test_a_row_that_cannot_be_judged_is_named(open_tab: Open) -> None:
     expect(verdict).to_contain_text("By McNemar's exact test p = 1: it may well be chance. 1 row judged.")
 
 
-pytestmark = [needs_chromium, pytest.mark.slow]
-
-
 def test_a_report_is_shown_without_asking_the_server(open_tab: Open) -> None:
     """Its curves and its confusion matrix are drawn, and no label of it runs as a script."""
     report = create_report(HOSTILE, merging=create_merging())
@@ -143,9 +136,6 @@ def test_another_file_is_refused_in_a_sentence(open_tab: Open) -> None:
     page.get_by_label("Report files").set_input_files(file)
     expect(page.get_by_text("other.json")).to_be_visible()
     expect(page.locator("main")).to_contain_text("No report is open")
-
-
-pytestmark = [needs_chromium, pytest.mark.slow]
 
 
 def test_traffic_is_seen_as_it_happens(open_tab: Open, site: Site) -> None:

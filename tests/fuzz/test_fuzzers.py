@@ -26,10 +26,11 @@ _IN_A_SHELL = ["sh", "-c", '"$@"; exit $?', "sh"]
 @pytest.mark.slow  # test_corpus.py stays, and property tests of test_artifact.py, test_bodies.py, test_connection.py
 @pytest.mark.skipif(find_spec("atheris") is None, reason="atheris has no release for this platform")
 @pytest.mark.parametrize("name", ["artifact", "bodies", "heads", "importers"])
-def test_every_input_is_read_or_refused(name, bert, make_artifact, tmp_path):
+def test_every_input_is_read_or_refused(name, request, tmp_path):
     """Of artifacts for seconds; of the others the corpus, because a new input would fail a commit by chance."""
     seeds = tmp_path / name
     if name == "artifact":
+        make_artifact, bert = map(request.getfixturevalue, ("make_artifact", "bert"))
         seed(make_artifact(bert, "unipelt-apl"), seeds)
     with zipfile.ZipFile(_FOLDER / "corpus" / f"{name}.zip") as corpus:
         corpus.extractall(seeds)
