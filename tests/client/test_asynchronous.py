@@ -49,6 +49,16 @@ async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
     assert "peltier_ready 1.0" in await client.metrics()
 
 
+async def test_keys_and_tenants(client: AsyncClient) -> None:
+    assert (await client.create_key("predict")).prefix == "abcdefgh"
+    assert len(await client.keys()) == 2
+    await client.revoke_key("abcdefgh")
+    assert (await client.create_tenant("b")).name == "b"
+    assert (await client.tenant("default")) == (await client.tenants())[0]
+    assert (await client.tenant_usage("default")).requests is None
+    assert (await client.set_tenant("default", weight=2)).quotas.weight == 2
+
+
 async def test_calls_run_at_once(client: AsyncClient, server) -> None:
     """Many calls share the pool, and each gets its own answer."""
     many = await asyncio.gather(*(client.predict("sst2", ["x"] * count) for count in range(1, 21)))

@@ -64,7 +64,9 @@ def test_errors_in_the_middle(client: Client, server, stream_of) -> None:
     assert stream.predictions is None
 
 
-def test_a_stream_that_breaks_off_is_no_answer(client: Client, server, stream_of) -> None:
+async def test_a_stream_that_breaks_off_is_no_answer(
+    client: Client, async_client: AsyncClient, server, stream_of
+) -> None:
     """Neither between two events nor in the middle of one."""
     whole, broken = (stream_of('data: {"index": 0, "text": "a"}') for _ in range(2))
     broken.headers |= {"content-length": "1000", "connection": "close"}
@@ -72,6 +74,9 @@ def test_a_stream_that_breaks_off_is_no_answer(client: Client, server, stream_of
         server.planned.append(sent)
         with pytest.raises(ConnectionFailed, match=sentence):
             list(client.stream("e2e", "text"))
+        server.planned.append(sent)
+        with pytest.raises(ConnectionFailed, match=sentence):
+            [piece async for piece in async_client.stream("e2e", "text")]
 
 
 def test_answers_of_others_are_recognised(client: Client, server, answer, stream_of) -> None:

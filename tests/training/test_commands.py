@@ -1,7 +1,10 @@
 """`peltier train` and `peltier evaluate` as a user meets them."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,22 @@ def training(toy: Path, bert: Backbone, tmp_path: Path) -> list[str]:
         "directory": tmp_path / "run", "max-length": 32,
     }  # fmt: skip
     return ["train", *(f"--{name}={value}" for name, value in flags.items())]
+
+
+@pytest.mark.slow
+def test_a_process_trains_what_is_then_evaluated(training, toy, tmp_path, bert):
+    """Each ends with one JSON document and without a warning of a library; what was recorded is what is measured."""
+
+    def run(*words: str | Path) -> tuple[dict[str, Any], str]:
+        command, environment = [Path(sys.executable).with_name("peltier"), *words, "--json"], {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment)
+        return json.loads(done.stdout), done.stderr
+
+    trained, err = run(*training)
+    data = toy / "classification-validation.jsonl"
+    measured, more = run("evaluate", tmp_path / "toy.safetensors", "--backbone", bert.name, "--data", data)
+    assert measured == {"metrics": pytest.approx(trained["metrics"]), "rows": 20}
+    assert "Warning" not in err + more
 
 
 def test_metrics_are_a_table(peltier: Peltier, training: list[str], toy: Path, tmp_path: Path, bert: Backbone):

@@ -118,6 +118,14 @@ def test_patience_has_an_end(trained: Train, turned: Data):
     assert len(errors) == errors.index(min(errors)) + 3 < 12
 
 
+def test_patience_outlives_a_break(trained: Train, turned: Data):
+    """Resumed at its end, a run does not train on."""
+    done = trained("bert", "regression", "lora", data=turned, **PATIENT)
+    resumed = trained("bert", "regression", "lora", data=turned, after=done, **PATIENT)
+    assert scores(resumed.run, "mse") == scores(done.run, "mse")
+    assert same(resumed.artifact.tensors, done.artifact.tensors)
+
+
 def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch):
     """It is written before the routes are measured, which may fail."""
     monkeypatch.setattr(Merging, "create", lambda *_: 1 / 0)

@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_adapters.batch.row import Row
+from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets.presets import PRESETS
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.backbone import Backbone
 from peltier_backbone.load import load_backbone
 from peltier_training.config.run import Run
 from peltier_training.config.task_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.evaluate.adapters import evaluate
+from peltier_training.evaluate.texts import write
 from peltier_training.train import train
 
 from tests.training.conftest import MIXTURE, MakeRun, Train, proved, scores, write_data
@@ -71,6 +75,16 @@ def test_an_adapter_learns_its_task(make_t5_run: MakeRun):
     losses = scores(run, "loss")
     assert losses[-1] < losses[0] / 2
     assert manifest.training.metrics["accuracy"] >= 0.9
+
+
+def test_golden_texts_are_what_the_adapter_writes(trained: Train):
+    done = trained("t5", "text2text", "lora", learning_rate=1e-2, eval_rows=2)
+    backbone, manifest = done.backbone, done.artifact.manifest
+    resident = Banks(backbone).add(done.artifact)
+    rows = [Row(encode_input(backbone, manifest.task, golden.input), resident) for golden in manifest.golden]
+    written = [answer.text for answer in write(backbone, manifest.task, rows)]
+    assert written == [golden.text for golden in manifest.golden]
+    assert any(written)
 
 
 def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):

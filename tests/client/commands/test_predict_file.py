@@ -246,6 +246,10 @@ def test_a_line_that_is_none_is_refused_and_not_counted(tmp_path: Path, bad: dic
         part.write_text(lines)
         with pytest.raises(InvalidInput, match=r"part:2 is not a line of predictions"):
             PartFile(tmp_path / "out.jsonl", resume=True)
+    with PartFile(tmp_path / "other.jsonl", resume=False) as other:
+        with pytest.raises(TypeError):
+            other.write([LINE | bad])
+        assert (other.num_rows, other.last_line, other.adapter) == (0, 0, None)
 
 
 def test_an_output_that_cannot_get_its_name_is_said(tmp_path: Path) -> None:

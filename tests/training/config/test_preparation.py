@@ -59,6 +59,8 @@ TRAIN: Cases = {
     "metric": (["--metric=speed"], "metric 'speed' is not one of classification's"),
     "max length": (["--max-length=97"], "max_length is 97; this backbone takes 96 tokens"),
     "template": (["--template=sst2"], "template is an option of T5; backbone"),
+    "task prefix": (["--no-task-prefix"], "task_prefix is an option of T5; backbone"),
+    "labels of texts": (["--task-type=text2text", "--labels=a,b"], "text2text has no label names"),
 }
 SWEEP: Cases = {
     "sweep column": (["--text-column=texts"], "has no column 'texts', the nearest is 'text'"),

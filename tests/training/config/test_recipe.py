@@ -4,7 +4,7 @@ import tomllib
 from importlib.resources import files
 
 import pytest
-from peltier_adapters.presets.baselines import find_method
+from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_adapters.presets.presets import Preset
 from peltier_training.config.preparation import prepare
 from peltier_training.config.recipe import (
@@ -170,6 +170,10 @@ def test_an_unknown_recipe_is_answered_with_its_neighbours(name: str, reason: st
         find_recipe(name, "x")
     assert str(refused.value).startswith(reason)
     assert "\n" not in str(refused.value)
+
+
+def test_baselines_have_recipes_too():
+    assert {name.split("/")[0] for name in recipe_names()} >= BASELINES.keys()
 
 
 @pytest.fixture

@@ -124,5 +124,6 @@ def test_a_family_cannot_do_everything(tmp_path, family, changes, rule, request)
 
 def test_the_task_type_has_a_metric_of_its_own(tmp_path: Path):
     """The best epoch is chosen by it where none is given."""
-    assert create_run(tmp_path, task_type="regression").metric == "pearson"
+    wanted = {"regression": "pearson", "ranking": "ndcg@10", "span": "f1"}
+    assert {name: create_run(tmp_path, task_type=name).metric for name in wanted} == wanted
     assert create_run(tmp_path, hyperparameters=Hyperparameters(metric="f1")).metric == "f1"

@@ -64,6 +64,13 @@ def test_multilabel_takes_lists():
     assert labels.targets(examples(["b", "a"], '["c", "a"]', [], "")).tolist() == wanted
 
 
+def test_multilabel_integers_are_positions_too():
+    """In lists and in texts; one beyond the labels is a label."""
+    labels = Labels("multilabel", ("x", "y", "z"))
+    read = [labels.read(one, positions=True).label for one in examples([0, 2], "[1,2]", ["y", 3])]
+    assert read == [("x", "z"), ("y", "z"), ("y", "3")]
+
+
 def test_check_says_what_targets_would():
     """Row by row and without torch: of each type a label that is none of the task's."""
     bad: list[tuple[Any, tuple[str, ...], Any]] = [

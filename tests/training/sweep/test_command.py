@@ -122,6 +122,7 @@ ERRORS = {
         ["--by=colour"],
         "the table cannot be grouped by 'colour'; the trials have task, method, preset, size, seed",
     ),
+    "executor": (["--executor=slurm"], "executor 'slurm' is unknown; it is one of processes, ray"),
     "workers": (["--workers=0"], "workers is 0; it must be a number of at least 1"),
 }
 
