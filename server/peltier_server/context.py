@@ -57,6 +57,8 @@ class RequestContext:
     body_limit: BodyLimit | None = None
     # The headers of quotas for an answer with this status.
     quota_headers: Callable[[int], Awaitable[Mapping[str, str]]] | None = None
+    # Ends the slot that the request has among its tenant's concurrent requests, once it is answered.
+    leave_slot: Callable[[], None] | None = None
     # Counts the bytes of the answer until the caller has received them. None for callers that need no key, whose
     # answers are small.
     answer_bytes: Held | None = None

@@ -110,6 +110,8 @@ class RequestMiddleware:
         finally:
             if context.answer_bytes is not None:
                 context.answer_bytes.end()
+            if context.leave_slot is not None:
+                context.leave_slot()
             lifecycle.end_request(admitted=context.admitted)
             scope["method"] = method
             self._measure(scope, context, outgoing, time.monotonic() - started)
@@ -130,25 +132,19 @@ class RequestMiddleware:
     ) -> None:
         error: PeltierError
         try:
-            if max_connections is not None and scope["path"] not in OPEN_PATHS:
-                sentence = f"{max_connections} connections are open, and this server holds no more"
-                raise QueueFull(sentence, retry_after=retry_hints.SOON)
-            if not is_open(scope["path"], self._state.page):
-                stored = scope["state"].get(STORED_CALLER)
-                context.known_caller = stored or await self._state.authenticator.caller(context.headers)
-                context.is_background = stored is not None
-                context.answer_bytes = Held(self._state.preparation.answer_bytes, context.tenant)
-            await self._app(scope, incoming.receive, outgoing.send)
+            try:
+                await self._call(scope, context, incoming, outgoing, max_connections)
+            except _ANSWERED as raised:
+                if outgoing.started:
+                    raise
+                await _answer_error(Request(scope), raised)(scope, incoming.receive, outgoing.send)
             await outgoing.end(scope, incoming.receive)
         except asyncio.CancelledError:
             # Only the server cancels a request from outside: when the time for draining is over.
             if outgoing.started:
                 logger.warning("the server stopped in the middle of the answer to request %s", context.request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
-        except Exception as raised:
-            if isinstance(raised, _ANSWERED) and not outgoing.started:
-                await (await _answer_error(Request(scope), raised))(scope, incoming.receive, outgoing.send)
-                return
+        except Exception:
             logger.exception("request %s failed", context.request_id)
             error = ServerError(f"the server failed; its log has the reason under x-request-id {context.request_id}")
         else:
@@ -158,6 +154,20 @@ class RequestMiddleware:
         if not outgoing.started:
             context.quota_headers = None
             await error_response(error, scope)(scope, incoming.receive, outgoing.send)
+
+    async def _call(
+        self, scope: Scope, context: RequestContext, incoming: Incoming, outgoing: Outgoing, max_connections: int | None
+    ) -> None:
+        """Authenticates the caller and passes the request on. Raises `QueueFull` for a surplus connection."""
+        if max_connections is not None and scope["path"] not in OPEN_PATHS:
+            sentence = f"{max_connections} connections are open, and this server holds no more"
+            raise QueueFull(sentence, retry_after=retry_hints.SOON)
+        if not is_open(scope["path"], self._state.page):
+            stored = scope["state"].get(STORED_CALLER)
+            context.known_caller = stored or await self._state.authenticator.caller(context.headers)
+            context.is_background = stored is not None
+            context.answer_bytes = Held(self._state.preparation.answer_bytes, context.tenant)
+        await self._app(scope, incoming.receive, outgoing.send)
 
     def _measure(self, scope: Scope, context: RequestContext, outgoing: Outgoing, seconds: float) -> None:
         metrics, status = self._state.metrics, outgoing.status
@@ -172,7 +182,7 @@ class RequestMiddleware:
             _end_span(context.trace, scope, context, status)
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
+def _answer_error(request: Request, error: Exception) -> Response:
     """The answer to a request whose route raised one of `_ANSWERED`."""
     if isinstance(error, ClientGone):
         return Response(status_code=ClientGone.status)

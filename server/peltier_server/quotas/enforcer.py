@@ -4,7 +4,6 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import lru_cache
-from typing import Self
 
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
@@ -49,7 +48,7 @@ class QuotaEnforcer:
         return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
 
     def slot(self, tenant: str) -> "QuotaSlot":
-        """The slot of one request of the tenant. The request holds it as a context manager."""
+        """The slot of one request of the tenant."""
         return QuotaSlot(self, tenant, self.quotas_of(tenant))
 
     async def left(self, tenant: str) -> dict[Unit, Left]:
@@ -97,7 +96,7 @@ class QuotaEnforcer:
 
 
 class QuotaSlot:
-    """The slot of one request while it is served. Entering it raises `QuotaExceeded`."""
+    """The slot of one request from `enter` to `leave`."""
 
     def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: TenantQuotas) -> None:
         self._enforcer = enforcer
@@ -107,7 +106,8 @@ class QuotaSlot:
         self._tokens = _rate("tokens", quotas.tokens_per_second)
         self._taken: Taken | None = None
 
-    async def __aenter__(self) -> Self:
+    async def enter(self) -> None:
+        """Counts the request. Raises `QuotaExceeded`, and then counts nothing."""
         in_flight = self._enforcer.in_flight
         num_others = in_flight.get(self._tenant, 0)
         if num_others >= self._max_in_flight:
@@ -121,12 +121,15 @@ class QuotaSlot:
             try:
                 await self._take(self._requests)
             except BaseException:
-                self._leave()
+                self.leave()
                 raise
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self._leave()
+    def leave(self) -> None:
+        """Ends the count of a request that has entered."""
+        in_flight = self._enforcer.in_flight
+        in_flight[self._tenant] -= 1
+        if not in_flight[self._tenant]:
+            del in_flight[self._tenant]
 
     async def headers(self, status: int) -> dict[str, str]:
         """What is left of the rates, as headers of the answer; none without rates. Gives the request back to its rate
@@ -156,12 +159,6 @@ class QuotaSlot:
         if self._taken is None:
             left = await rates.left(rate, self._tenant)
             raise QuotaExceeded(f"tenant {self._tenant!r} may send {rate}", retry_after=left.reset_seconds)
-
-    def _leave(self) -> None:
-        in_flight = self._enforcer.in_flight
-        in_flight[self._tenant] -= 1
-        if not in_flight[self._tenant]:
-            del in_flight[self._tenant]
 
 
 @lru_cache(maxsize=4096)

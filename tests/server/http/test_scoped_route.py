@@ -2,21 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from unittest.mock import Mock
 
 import httpx2
 import pytest
 import pytest_asyncio
 from fastapi import APIRouter
 from peltier_backbone.backbone import Backbone
+from peltier_client.errors import InvalidInput, QueueFull
 from peltier_client.protocol.reports import MAX_REPORT_BYTES
 from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import ScopedRoute
 from peltier_server.protocols import rerank
 from peltier_server.protocols.openai import routes as openai
+from peltier_server.quotas.enforcer import QuotaSlot
 from peltier_server.routes import predict
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope
 
-from tests.server.conftest import IN_ONE_LOOP, Running, Serve
+from tests.server.conftest import IN_ONE_LOOP, Running, Serve, until
 from tests.support.rate_windows import stand_still
 
 pytestmark = IN_ONE_LOOP
@@ -122,6 +125,15 @@ async def test_the_routes_of_inference_are_plain() -> None:
     assert plain == served
 
 
+async def test_an_artifact_has_a_bound_of_its_own(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    async with serve(max_body_bytes=2000) as running:
+        data = make_artifact(bert, "compacter")
+        assert len(data) > 2000
+        assert (await running.upload(data)).status_code == 201
+
+
 async def test_a_body_has_a_bound(serve: Serve) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(4):
@@ -149,23 +161,76 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_499(loaded: Runnin
     async def receive() -> Message:
         return next(messages)
 
+    await call(loaded, receive, statuses)
+    assert statuses == [499]
+
+
+async def test_a_refused_body_that_still_arrives_holds_its_slot_until_the_drain_ends(
+    loaded: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end of the drain is one warning, and no exception for the HTTP server."""
+    statuses, in_flight = list[int](), loaded.app.state.enforcer.in_flight
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("the body never comes")
+
+    refused = asyncio.create_task(call(loaded, receive, statuses, content_length=b"999999999"))
+    await until(lambda: statuses)
+    assert (statuses, in_flight) == ([413], {loaded.tenant: 1})
+    refused.cancel()
+    await refused
+    assert not in_flight
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the server stopped in the middle of the answer to request ")
+
+
+async def test_a_long_error_without_room_is_503(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any long answer."""
+    long, full = InvalidInput("each is wrong", ["wrong"] * 20_000), QueueFull("no room", retry_after=1.0)
+    monkeypatch.setattr(loaded.service.predictor, "resolve", Mock(side_effect=long))
+    assert (await ask(loaded, BODY)).status_code == 422
+    monkeypatch.setattr(loaded.app.state.preparation.answer_bytes, "add", Mock(side_effect=full))
+    answer = await ask(loaded, BODY)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "queue_full")
+
+
+@pytest.mark.parametrize("body", [BODY, b"{}"])
+async def test_quotas_that_fail_while_an_answer_is_sent_are_500(
+    loaded: Running, body: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For an answer and for an error."""
+
+    async def fail(*_: object) -> None:
+        raise OSError("no quotas")
+
+    monkeypatch.setattr(QuotaSlot, "headers", fail)
+    answer = await ask(loaded, body)
+    request_id = answer.headers["x-request-id"]
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"].endswith(f"its log has the reason under x-request-id {request_id}")
+    assert [record.getMessage() for record in caplog.records] == [f"request {request_id} failed"]
+
+
+async def call(loaded: Running, receive: Receive, statuses: list[int], content_length: bytes = b"20") -> None:
+    """Calls the app for a prediction, and adds the status of the answer to `statuses`."""
+
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
     key = loaded.client.headers["authorization"].encode()
     headers = [(b"host", b"127.0.0.1"), (b"authorization", key)]
-    headers += [(b"content-type", JSON.encode()), (b"content-length", b"20")]
+    headers += [(b"content-type", JSON.encode()), (b"content-length", content_length)]
     scope: Scope = {
         "type": "http", "method": "POST", "path": "/v1/tasks/sst2/predict", "root_path": "", "query_string": b"",
         "headers": headers,
     }  # fmt: skip
     await loaded.app(scope, receive, send)
-    assert statuses == [499]
 
 
 async def test_a_request_passes_our_layer_only(app_world: Running) -> None:
-    """From the outermost to the router. The endpoints that the framework calls have its own two around them."""
+    """From the outermost to the router. An endpoint that the framework calls has one of its own around it."""
     await app_world.client.get("/health")
     layers, app = list[type](), app_world.app.middleware_stack
     while app is not None:
