@@ -186,6 +186,7 @@ async def unload_model(model: str, request: Request, body: UnloadRequest = _UNLO
 
 
 async def _infer(model: str, reference: str, body: InferRequest, request: Request) -> Response:
+    accept(request)  # A server that cannot answer says so before it judges the body.
     if body.model_name not in (None, model):
         raise InvalidInput(f"model_name is {body.model_name[:80]!r}; the path names {model[:80]!r}")
     target = resolve(request, reference)

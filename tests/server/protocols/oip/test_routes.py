@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 import numpy as np
@@ -159,6 +160,11 @@ def test_the_index_names_every_version(listening: Listening) -> None:
 def test_bad_requests_are_one_sentence(body: dict[str, Any], message: str, listening: Listening) -> None:
     answer = infer(listening, "film", **body)
     assert (answer.status_code, answer.json()["error"][: len(message)]) == (400, message)
+
+
+def test_a_draining_server_says_so_before_it_judges_the_model_of_a_body(listening: Listening) -> None:
+    with patch.object(listening.app.state.lifecycle, "draining", True):
+        assert infer(listening, "film", model_name="nli").status_code == 503
 
 
 def test_the_body_may_repeat_the_model(listening: Listening) -> None:
