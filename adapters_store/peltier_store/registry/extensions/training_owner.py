@@ -120,13 +120,13 @@ def _check_owners(connection: Connection, files: Collection[StoredFile], *, owns
 
 
 def _require_room(writing: WriteTransaction, tenant: str, files: Collection[StoredFile]) -> None:
-    """Raises QuotaReached if a training of these files may not be queued."""
-    _require_place(writing.connection, tenant)
+    """Raises QuotaReached if a training of these files may not be queued: first if it never may."""
     limit, rows = require_quotas(writing.connection, tenant).max_training_rows, sum(file.num_rows for file in files)
     if limit is not None and rows > limit:
         raise TrainingTooLarge(
             f"the training has {rows} examples, and a training of tenant {tenant!r} may have {limit}"
         )
+    _require_place(writing.connection, tenant)
     _require_minutes(writing, tenant)
 
 
