@@ -62,6 +62,13 @@ async def test_tokens_over_the_rate_are_refused(shelf: Running) -> None:
     assert "may send 3 requests in 1000 s" in (await shelf.predict("demo", "good")).json()["error"]["message"]
 
 
+async def test_the_default_tenant_has_quotas_as_any_other(serve: Serve) -> None:
+    async with serve() as running:
+        assert running.tenant == "default"
+        await running.limit(requests_per_second=0.001)
+        assert [(await running.client.get("/info")).status_code for _ in range(2)] == [200, 429]
+
+
 async def test_each_part_of_a_mixed_request_pays_for_itself(shelf: Running) -> None:
     tokens = (await shelf.predict("demo", "good")).json()["usage"]["tokens"]
     await shelf.limit(tokens_per_second=2 * tokens / 1000)

@@ -264,6 +264,18 @@ async def test_a_store_that_is_away_is_503_and_says_nothing_of_itself(serve, ber
         assert (await running.predict("a", "bad")).status_code == 200
 
 
+async def test_an_adapter_of_a_higher_bound_stays_and_serves_again_under_it(serve, bert, make_artifact):
+    data = make_artifact(bert, "phm", name="a", overrides={"bottleneck": "192"})
+    async with serve(max_adapter_cost=3) as running:
+        assert (await running.upload(data)).status_code == 201
+    async with serve() as running:
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, "(max_adapter_cost)" in answer.json()["error"]["message"]) == (424, True)
+        assert (await running.client.get("/v1/adapters/a/versions/1/artifact")).content == data
+    async with serve(max_adapter_cost=3) as running:
+        assert (await running.predict("a", "bad")).status_code == 200
+
+
 async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
     serve: Callable[..., object],
     bert: Backbone,

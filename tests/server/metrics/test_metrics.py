@@ -123,6 +123,8 @@ async def test_batches_and_tiers_are_measured(running, bert, make_artifact):
     assert values["peltier_adapter_bytes['device']"] == running.service.slots.device.used_bytes > 0
     assert values["peltier_adapter_cache_requests_total['device']"] == 1
     assert values["peltier_queue_tokens['default']"] == 0
+    assert values["peltier_tenant_queue_seconds_total['default']"] > 0
+    assert sum(value for name, value in values.items() if name.startswith("peltier_adapter_load_seconds_count")) == 1
 
 
 async def test_readiness_and_the_bound_of_the_queue_are_measured(running: Running) -> None:

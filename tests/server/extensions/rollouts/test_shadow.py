@@ -13,6 +13,7 @@ from peltier_server.extensions.rollouts import recorder
 from peltier_server.extensions.rollouts.recorder import match
 from peltier_server.inference.prediction import Prediction
 from peltier_server.queue.ticket import Terms
+from peltier_store.blobs.errors import BlobNotFound
 
 from tests.server.conftest import hold, until
 from tests.server.extensions.rollouts.conftest import TEXTS, Shop
@@ -129,6 +130,26 @@ async def test_a_candidate_that_fails_is_rolled_back(shop: Shop, monkeypatch: py
     assert state["state"] == "rolled_back"
     assert state["reason"].startswith("the candidate fails more often: it was worse in ")
     assert await num_rolled_back(shop) == before + 1
+
+
+async def test_a_candidate_without_its_bytes_fails(shop, monkeypatch, caplog):
+    """No other version answers in its place."""
+    service, blobs = shop.running.service, shop.running.service.store.blobs
+
+    async def fail(*_: Any) -> Any:
+        raise BlobNotFound("the blob is gone")
+
+    await shop.ask("own", task="a@2")
+    await shop.guard(shadow=True)
+    await shop.ask("warm")
+    await shop.settled("warm")
+    candidate = service.catalog.find(shop.running.tenant, "a").entries[2]
+    service.slots.retire(candidate.owned)
+    monkeypatch.setattr(blobs, "load", fail)
+    await shop.ask("r")
+    await shop.settled("r")
+    assert (await shop.state())["counts"]["candidate"]["failed"] == 1
+    assert "adapter 'a' version 2 cannot be loaded: the blob is gone" in caplog.text
 
 
 async def test_failures_of_the_incumbent_count_for_the_candidate(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
