@@ -123,7 +123,8 @@ def resolve(request: Request, task: str, types: Sequence[TaskType] = ()) -> Reso
     context.version = target.entry.labels
     kind = target.entry.task.type
     if types and kind not in types:
-        wanted = " or ".join(filter(None, (", ".join(types[:-1]), types[-1])))
+        *others, last = types
+        wanted = f"{', '.join(others)} or {last}" if others else last
         name = str(target.reference)
         raise InvalidInput(f"task {name!r} is of type {kind}; this address answers tasks of type {wanted}")
     return target

@@ -46,7 +46,7 @@ class FairQueue:
         except Exception:
             if not served:
                 raise
-            logger.exception("the queue failed after rows of %d requests had left it", len(served))
+            logger.exception("the queue failed after rows or texts of %d requests had left it", len(served))
         return [self._leave(ticket) for ticket in served]
 
     def _fill(self, room: BatchRoom, served: dict[Ticket, None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from peltier_server.quotas.rates import Rate, Rates
+from peltier_server.quotas.rates import Rate, Rates, Unit
 from peltier_server.settings import SettingsError
 
 from tests.support import redis_server
@@ -60,18 +60,18 @@ def move_clock(monkeypatch: pytest.MonkeyPatch, *modules: str) -> Callable[[floa
 
 
 @pytest.mark.parametrize(
-    ("per_second", "rate"),
+    ("unit", "per_second", "amount", "seconds"),
     [
-        (5, "5 requests in 1 s"), (1, "1 requests in 1 s"), (2.5, "5 requests in 2 s"), (0.1, "1 requests in 10 s"),
-        (0.25, "1 requests in 4 s"), (1000.0, "1000 requests in 1 s"), (1 / 3, "1 requests in 3 s"),
-        (33.333, "100 requests in 3 s"), (0.02, "2 requests in 100 s"), (0.003, "3 requests in 1000 s"),
-        (1e-9, "1 requests in 1000 s"), (1000.0, "10000 tokens in 10 s"), (33.333, "333 tokens in 10 s"),
+        ("requests", 5, 5, 1), ("requests", 1, 1, 1), ("requests", 2.5, 5, 2), ("requests", 0.1, 1, 10),
+        ("requests", 0.25, 1, 4), ("requests", 1000.0, 1000, 1), ("requests", 1 / 3, 1, 3),
+        ("requests", 33.333, 100, 3), ("requests", 0.02, 2, 100), ("requests", 0.003, 3, 1000),
+        ("requests", 1e-9, 1, 1000), ("tokens", 1000.0, 10_000, 10), ("tokens", 33.333, 333, 10),
     ],
 )  # fmt: skip
-def test_a_rate_is_whole_units_in_a_window(per_second: float, rate: str) -> None:
+def test_a_rate_is_whole_units_in_a_window(unit: Unit, per_second: float, amount: int, seconds: int) -> None:
     """The nearest one of at most ten seconds, so that not all comes at once; longer for slow rates. Of tokens a request
     may be larger than what one second allows."""
-    assert str(Rate.of("tokens" if "tokens" in rate else "requests", per_second)) == rate
+    assert Rate.of(unit, per_second) == Rate(unit, amount, seconds)
 
 
 async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:

@@ -89,7 +89,5 @@ async def _complete_stopped(
         counts.append(text.num_tokens)
 
     await Items(preparation, target.context.tenant, prompts).answer(write)
-    num_prompt_tokens, num_new_tokens = map(sum, zip(*counts, strict=True))
-    return Completed(
-        [choices[number] for number in range(len(prompts))], CompletionUsage.of(num_prompt_tokens, num_new_tokens)
-    )
+    usage = CompletionUsage.of(sum(read for read, _ in counts), sum(written for _, written in counts))
+    return Completed([choices[number] for number in range(len(prompts))], usage)

@@ -142,11 +142,14 @@ def test_prompts_come_before_texts_on_other_routes(path: str, with_prompts: List
     """The answer is that of the text with the prompt before it."""
 
     def ask(text: str, **prompt: str) -> Any:
-        match with_prompts.post(path, **BODIES[path](text, prompt)).json():
-            case {"results": results}:
-                return [one["predictions"] for one in results]
-            case {"predictions": found} | {"outputs": found} | found:
-                return found
+        answer = with_prompts.post(path, **BODIES[path](text, prompt)).json()
+        if "results" in answer:
+            return [one["predictions"] for one in answer["results"]]
+        # Other parts of an answer are times and counts, which differ.
+        for name in ("predictions", "outputs"):
+            if name in answer:
+                return answer[name]
+        return answer
 
     found = ask("good", prompt_name="query")
     assert found == ask("a plot good")
