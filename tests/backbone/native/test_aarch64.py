@@ -82,7 +82,7 @@ def test_the_library_has_every_function(linked: Path) -> None:
 
 
 def test_the_self_check_passes(native: Library) -> None:
-    """Of every kernel, also of whole layers of an encoder and of a decoder."""
+    """Of products, of whole layers of an encoder and of a decoder, and of the likeliest tokens."""
     check(native)
 
 

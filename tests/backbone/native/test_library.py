@@ -378,19 +378,83 @@ def _wrong_in_threads(multiply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         (Library, "likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
         (Library, "multiply", _wrong_in_threads(Library.multiply)),
         (Library, "multiply_int8", _wrong_in_threads(Library.multiply_int8)),
-        (ExampleLayer, "_turn", lambda self, x: x),
-        (ExampleLayer, "_seen", lambda self, num_tokens, num_keys: torch.ones(num_tokens, num_keys, dtype=torch.bool)),
-        (ExampleLayer, "_adapt_and_norm", lambda self, y, residual: F.layer_norm(y + residual, y.shape[1:])),
-        (self_check, "_attend", lambda query, keys, values: values[:, 0].flatten()[None]),
     ],
 )
 def test_a_library_that_computes_otherwise_than_torch_is_refused(owner, name, broken, monkeypatch):
-    """Whichever of both is wrong. All that a layer does is compared before it serves."""
+    """Products of all threads, 8-bit products, layers and tokens are compared before it serves."""
     path = FOLDER / f"{fastest_level()}.so"
     monkeypatch.setattr(owner, name, broken)
     state = _survey.__wrapped__(path)
     assert state.library is None
     assert " on this machine" in state.reason
+
+
+_by_torch, _attention = ExampleLayer.by_torch, F.scaled_dot_product_attention
+
+
+def _attends(change: Callable[..., tuple[Tensor, Tensor]]) -> tuple[Any, str, Any]:
+    """Other queries and keys in the attention of torch."""
+
+    def attend(query: Tensor, keys: Tensor, *rest: Any, **options: Any) -> Tensor:
+        return _attention(*change(query, keys), *rest, **options)
+
+    return F, "scaled_dot_product_attention", attend
+
+
+def _adapters(change: Callable[..., dict[str, Any]]) -> tuple[Any, str, Any]:
+    """Other weights of adapters in torch, from those of an adapter itself and of the first one."""
+
+    def by_torch(self: ExampleLayer) -> Tensor:
+        first, second, none = self._adapters
+        self._adapters = [first._replace(**change(first, first)), second._replace(**change(second, first)), none]
+        return _by_torch(self)
+
+    return ExampleLayer, "by_torch", by_torch
+
+
+SCORES = {
+    "equal": lambda query, keys: (0 * query, keys),
+    "negated": lambda query, keys: (-query, keys),
+    "doubled": lambda query, keys: (2 * query, keys),
+    "other head": lambda query, keys: (query, keys.flip(0)),
+}
+PARTS = {
+    **{name: _attends(change) for name, change in SCORES.items()},
+    **{
+        f"{field} of the first": _adapters(lambda own, first, field=field: {field: getattr(first, field)})
+        for field in ("bias", "norm", "norm_bias", "added", "prefix", "gate", "shift")
+    },
+    "zero keys": _adapters(lambda own, first: {"prefix": own.prefix * torch.tensor([0.0, 1.0]).view(2, 1, 1, 1)}),
+    "no fold": _adapters(lambda own, first: {"down": own.down.flip(0)}),
+    "no turn": (ExampleLayer, "_turn", lambda self, x: x),
+    "all seen": (ExampleLayer, "_seen", lambda self, tokens, keys: torch.ones(tokens, keys, dtype=torch.bool)),
+    "no activation": (F, "gelu", lambda x: x),
+    "no feed-forward": (ExampleLayer, "_feed_forward", lambda self, x: x),
+    "plain norms": (ExampleLayer, "_adapt_and_norm", lambda self, y, more, index: F.layer_norm(y + more, y.shape[1:])),
+}
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int8], ids=str)
+@pytest.mark.parametrize("part", PARTS)
+@torch.inference_mode()
+def test_every_part_of_an_encoders_layer_is_compared(native, part, dtype, monkeypatch):
+    """In each dtype, whichever of both computes it otherwise."""
+    self_check.check_encoder(native, dtype)
+    monkeypatch.setattr(*PARTS[part])
+    with pytest.raises(RuntimeError, match=f"wrong layers of an encoder in {dtype}"):
+        self_check.check_encoder(native, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("broken", [
+    *map(_attends, SCORES.values()), (self_check._Prefix, "join", lambda self, x, row, pairs: pairs.float()),
+], ids=[*SCORES, "no prefix"])  # fmt: skip
+@torch.inference_mode()
+def test_every_part_of_a_decoding_step_is_compared(native, broken, dtype, monkeypatch):
+    self_check.check_decoder(native, dtype)
+    monkeypatch.setattr(*broken)
+    with pytest.raises(RuntimeError, match=f"wrong layers of a decoder in {dtype}"):
+        self_check.check_decoder(native, dtype)
 
 
 @pytest.mark.parametrize("level", LEVELS)
