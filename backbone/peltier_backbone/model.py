@@ -1,13 +1,18 @@
 """The frozen models of all families, and how one is built from its weights."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from peltier_backbone.bert.bert import Bert
 from peltier_backbone.bert.weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint.config import BertConfig, Config, EuroBertConfig, ModernBertConfig, T5Config
+from peltier_backbone.checkpoint.weights import Weights
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.linear.linear import LinearKernel
+from peltier_backbone.linear.table import TableKernel
 from peltier_backbone.modernbert.modernbert import ModernBert
 from peltier_backbone.modernbert.weights import (
     build_eurobert,
@@ -22,13 +27,13 @@ Model = Bert | ModernBert | T5
 
 
 class Architecture(NamedTuple):
-    """How a checkpoint becomes a model. `canonical` gives the tensors, of a configuration and a directory, the names
-    under which they are hashed and consumed. `build` consumes all of them, keeps maps by a kernel and token embeddings
-    in a table. `weights` lists those of a model in memory."""
+    """How a checkpoint becomes a model, each of its own class. `canonical` gives the tensors, of a configuration and a
+    directory, the names under which they are hashed and consumed. `build` consumes all of them, keeps maps by a kernel
+    and token embeddings in a table. `weights` lists those of a model in memory."""
 
-    canonical: Callable[..., dict[str, Tensor]]
-    build: Callable[..., Model]
-    weights: Callable[..., Iterator[tuple[str, Tensor]]]
+    canonical: Callable[[dict[str, Tensor], Any, Path], dict[str, Tensor]]
+    build: Callable[[Any, Weights, LinearKernel, TableKernel], Model]
+    weights: Callable[[Any], Iterator[tuple[str, Tensor]]]
 
 
 _ARCHITECTURES: Mapping[type[Config], Architecture] = {
@@ -40,5 +45,8 @@ _ARCHITECTURES: Mapping[type[Config], Architecture] = {
 
 
 def architecture(config: Config) -> Architecture:
-    """That of the configuration's class, or of the nearest one above it."""
-    return next(_ARCHITECTURES[kind] for kind in type(config).__mro__ if kind in _ARCHITECTURES)
+    """That of the configuration's class, or of the nearest one above it. Raises a `BackboneError` without any."""
+    for kind in type(config).__mro__:
+        if kind in _ARCHITECTURES:
+            return _ARCHITECTURES[kind]
+    raise BackboneError(f"no model is known for a configuration of type {type(config).__name__}")

@@ -20,6 +20,7 @@ from peltier_backbone.decoding.cache import Cache
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear.linear import PlainLinear
 from peltier_backbone.load import load_backbone, read_fingerprint, resolve_device
+from peltier_backbone.model import architecture
 from peltier_backbone.native.choice import kernels_in_use
 from peltier_backbone.t5.weights import build_t5, canonical_t5, t5_weights
 from safetensors.torch import save_file
@@ -197,6 +198,11 @@ def test_an_unknown_dtype_is_refused(bert_directory: Path):
     """The sentence lists what there is."""
     with pytest.raises(BackboneError, match="dtype 'float16' is unknown; it is one of float32, bfloat16"):
         load_backbone(str(bert_directory), dtype="float16")
+
+
+def test_a_configuration_without_a_model_is_refused():
+    with pytest.raises(BackboneError, match="no model is known for a configuration of type object"):
+        architecture(object())
 
 
 def test_an_unknown_device_is_refused(bert_directory: Path):
