@@ -26,6 +26,15 @@ async def test_quotas_are_kept_as_given(registry: Registry) -> None:
     assert updated.created_at == made.created_at
 
 
+async def test_a_quota_out_of_range_is_read_and_replaced(registry: Registry) -> None:
+    """As after a change of the database by hand: the registry still opens, and the other tenants are served."""
+    wrong = TenantQuotas.model_construct(requests_per_second=-1.0, weight=0.0)
+    await registry.create_tenant("umbra", wrong, actor="operator")
+    assert {tenant.name: tenant.quotas for tenant in (await registry.snapshot()).tenants}["umbra"] == wrong
+    await registry.update_tenant("umbra", QUOTAS, actor="operator")
+    assert {tenant.name: tenant.quotas for tenant in (await registry.snapshot()).tenants}["umbra"] == QUOTAS
+
+
 async def test_a_tenant_is_made_once(registry: Registry) -> None:
     with pytest.raises(RegistryConflict, match=r"^tenant 'acme' exists already$"):
         await registry.create_tenant("acme", actor="operator")
