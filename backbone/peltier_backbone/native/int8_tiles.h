@@ -1,7 +1,7 @@
 /* Exact sums of products of unsigned 8-bit values and signed 8-bit weights, in registers.
  *
  * Four adjacent elements are multiplied at once. The sum of two adjacent products always fits signed 16 bits
- * (`quantization.py`), so every level computes the same sums. */
+ * (`quantized_linear.py`), so every level computes the same sums. */
 
 #ifndef PELTIER_INT8_TILES_H
 #define PELTIER_INT8_TILES_H

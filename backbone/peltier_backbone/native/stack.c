@@ -1,6 +1,6 @@
 /* All layers of an encoder or a decoder in one call: in the order of the modules in Python (`bert/layer.py`,
- * `modernbert/layer.py`, `t5/sublayers.py`), which compute the same by torch. It is one call because for few rows the
- * calls from Python would take as long as the kernels. */
+ * `modernbert/modernbert.py`, `t5/sublayers.py`), which compute the same by torch. It is one call because for few rows
+ * the calls from Python would take as long as the kernels. */
 
 #include "lanes.h"
 #include "stack.h"
