@@ -45,13 +45,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from tests.support import inner_kernels
-from tests.support.inner_kernels import PlacedDistances, PlacedPrefixes
-
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "benchmarks")]
 
 from common.adapters import make_bytes, make_task  # noqa: E402
 
+from tests.support import inner_kernels  # noqa: E402
+from tests.support.inner_kernels import PlacedDistances, PlacedPrefixes  # noqa: E402
 from tests.support.small_tokenizers import TEXTS, deberta_unigram, unigram, word_piece  # noqa: E402
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 100, 130, 257)
